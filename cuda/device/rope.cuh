@@ -19,9 +19,10 @@ struct RopeAngles {
   const float* inv_freq = nullptr;  ///< [rotary_dim / 2], device memory
   int32_t rotary_dim = 0;
   float attention_factor = 1.0f;
-  int32_t dynamic_original_max = 0;  ///< 0: no dynamic scaling
+  int32_t dynamic_original_max = 0;  ///< 0: no scaling by length
   double dynamic_base = 0.0;
   double dynamic_factor = 1.0;
+  const float* long_inv_freq = nullptr;  ///< [rotary_dim / 2]; null: the spec has none
 };
 
 /// Cosine and sine of pair `i` of a row.
@@ -32,6 +33,7 @@ struct RopePair {
 HEADRACE_ROPE_HOST_DEVICE inline float rope_frequency(const RopeAngles& a, int32_t i,
                                                       int32_t rope_len) {
   if (a.dynamic_original_max <= 0 || rope_len <= a.dynamic_original_max) return a.inv_freq[i];
+  if (a.long_inv_freq != nullptr) return a.long_inv_freq[i];
   const double dim = a.rotary_dim;
   const double stretch =
       a.dynamic_factor * rope_len / a.dynamic_original_max - (a.dynamic_factor - 1.0);

@@ -177,9 +177,9 @@ class CudaBackend : public Backend {
 
   /// Angles of one model on the device.
   struct RopeFrequencies {
-    std::vector<float> inv_freq;
+    std::vector<float> inv_freq, long_inv_freq;
     std::vector<uint8_t> axes;
-    Buffer device;
+    Buffer device;                         ///< one behind the other
     const uint8_t* device_axes = nullptr;  ///< in `device`; null: there are none
   };
 

@@ -25,6 +25,14 @@ bool is_sane(const headrace::VisionConfig& vision, int32_t decoder_layers) {
          std::cmp_less(vision.deepstack_blocks.size(), decoder_layers);
 }
 
+bool is_sane(const headrace::RopeSpec& rope, int32_t head_dim) {
+  const auto pairs = static_cast<size_t>(rope.rotary_dim / 2);
+  return rope.rotary_dim > 0 && rope.rotary_dim % 2 == 0 && rope.rotary_dim <= head_dim &&
+         rope.inv_freq.size() == pairs && (rope.axes.empty() || rope.axes.size() == pairs) &&
+         std::ranges::all_of(rope.axes, [](uint8_t axis) { return axis < 3; }) &&
+         std::ranges::all_of(rope.inv_freq, [](float f) { return std::isfinite(f); });
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -32,18 +40,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto config =
         headrace::parse_model_config(std::string(headrace::as_text(data, size)), "");
     bool sane = config.num_heads > 0 && config.num_heads % config.num_kv_heads == 0 &&
-                config.head_dim % 16 == 0 && config.rope.rotary_dim == config.head_dim &&
+                config.head_dim % 16 == 0 && config.ropes.size() <= headrace::kMaxRopes &&
+                config.layer_rope.size() == config.layer_window.size() &&
                 config.layer_window.size() == static_cast<size_t>(config.num_layers);
     const headrace::StoredQuantization& stored = config.stored_quantization;
     if (stored.method != headrace::StoredMethod::kNone) {
       sane = sane && (stored.bits == 4 || stored.bits == 8) && stored.group_size >= 0 &&
              stored.group_size % 32 == 0;
     }
-    const auto& axes = config.rope.axes;
-    sane = sane && (axes.empty() || 2 * axes.size() == static_cast<size_t>(config.head_dim)) &&
-           config.moe.first_vision_token >= 0 && config.moe.first_vision_token < config.vocab_size;
-    for (const uint8_t axis : axes) sane = sane && axis < 3;
-    for (const float frequency : config.rope.inv_freq) sane = sane && std::isfinite(frequency);
+    sane = sane && config.moe.first_vision_token >= 0 &&
+           config.moe.first_vision_token < config.vocab_size;
+    for (const headrace::RopeSpec& rope : config.ropes) {
+      sane = sane && is_sane(rope, config.head_dim);
+    }
+    for (const int32_t rope : config.layer_rope) {
+      sane = sane && rope >= -1 && std::cmp_less(rope, config.ropes.size());
+    }
     for (const int32_t id : config.eos_token_ids) {
       sane = sane && id >= 0 && id < config.vocab_size;
     }

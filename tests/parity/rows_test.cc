@@ -167,6 +167,18 @@ TEST_P(RowsParity, DynamicRopeFollowsEachRowsLength) {
             std::vector<float>(got.begin() + 64, got.begin() + 96));
 }
 
+TEST_P(RowsParity, LongRowsHaveTheirOwnFrequencies) {
+  const auto backend = make_backend(GetParam());
+  RopeSpec spec = rope_spec(32, 10000.0), other = rope_spec(32, 500.0);
+  const std::vector<int32_t> positions = {5, 5, 100};
+  const auto near = run_rope(*backend, spec, positions, positions);
+  const auto far = run_rope(*backend, other, positions, positions);
+  spec.dynamic_original_max = 64;
+  spec.long_inv_freq = other.inv_freq;
+  const auto got = run_rope(*backend, spec, positions, {64, 65, 130});
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], i < 32 ? near[i] : far[i]) << i;
+}
+
 TEST_P(RowsParity, AddsRows) {
   const auto backend = make_backend(GetParam());
   Random random(25);

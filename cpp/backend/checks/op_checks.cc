@@ -76,6 +76,9 @@ void check_rope_table(const StepBatch& batch, const RopeSpec& spec, const Tensor
                      spec.inv_freq.size() == static_cast<size_t>(spec.rotary_dim / 2),
                  spec.rotary_dim, " ", spec.inv_freq.size());
   HEADRACE_CHECK(spec.axes.empty() || spec.axes.size() == spec.inv_freq.size(), spec.axes.size());
+  HEADRACE_CHECK(spec.long_inv_freq.empty() || (spec.dynamic_original_max > 0 &&
+                                                spec.long_inv_freq.size() == spec.inv_freq.size()),
+                 spec.long_inv_freq.size());
   HEADRACE_CHECK(std::all_of(spec.axes.begin(), spec.axes.end(), [](uint8_t a) { return a < 3; }));
   HEADRACE_CHECK(
       out.rows() == static_cast<int64_t>(batch.token_ids.size()) && out.cols() == spec.rotary_dim,

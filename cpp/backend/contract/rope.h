@@ -20,7 +20,7 @@ struct RopeSpec {
   RopeStyle style = RopeStyle::kNeox;
   int32_t rotary_dim = 0;  ///< even, <= head_dim; elements beyond it are left alone
   float attention_factor = 1.0f;
-  std::vector<float> inv_freq;  ///< [rotary_dim / 2], all scaling but the dynamic kind applied
+  std::vector<float> inv_freq;  ///< [rotary_dim / 2], all scaling but by length applied
   /// [rotary_dim / 2] 0, 1 or 2: which of StepBatch::rope_positions each pair goes by. Empty: 0.
   std::vector<uint8_t> axes = {};
 
@@ -32,6 +32,9 @@ struct RopeSpec {
   int32_t dynamic_original_max = 0;
   double dynamic_base = 0.0;
   double dynamic_factor = 1.0;
+  /// [rotary_dim / 2], or empty. LongRoPE: these are the frequencies of a row whose rope_len
+  /// exceeds dynamic_original_max, in place of dynamic NTK scaling's.
+  std::vector<float> long_inv_freq = {};
 };
 
 }  // namespace headrace

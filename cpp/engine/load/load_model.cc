@@ -279,7 +279,9 @@ LoadedModel loaded_model(const ModelOptions& options, const ModelConfig& config,
   out.scheduler = scheduler_config(options, shapes, plan);
   // Keys and values of bidirectional attention depend on what comes behind them.
   out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
-  out.dynamic_rope_max = config.rope.dynamic_original_max;
+  for (const RopeSpec& rope : config.ropes) {
+    out.dynamic_rope_max = std::max(out.dynamic_rope_max, rope.dynamic_original_max);
+  }
   out.has_head = config.has_head;
   out.first_vision_token = config.moe.first_vision_token;
   if (options.max_loras > 0) {

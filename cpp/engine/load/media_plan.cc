@@ -57,7 +57,8 @@ EncoderStage::Parts plan_media(const ModelOptions& options, const ModelConfig& c
   limits.hidden_size = config.hidden_size;
   limits.num_layers = config.num_layers;
   limits.activation = backend.activation_dtype(decoder.storage);
-  limits.rope_axes = !config.rope.axes.empty();
+  limits.rope_axes =
+      std::ranges::any_of(config.ropes, [](const RopeSpec& rope) { return !rope.axes.empty(); });
   limits.whole_at_once = !config.causal;
   limits.cache_bytes = options.encoder_cache_bytes;
   if (limits.cache_bytes == 0) {

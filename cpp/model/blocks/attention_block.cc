@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "model/blocks/carver.h"
+#include "model/blocks/join.h"
 #include "model/sources/weight_slice.h"
 
 namespace headrace {
@@ -18,6 +19,7 @@ class AttentionBlock final : public Mixer {
   AttentionBlock(const AttentionSources& sources, WeightReader& reader, int32_t layer)
       : attention_(sources.attention),
         rope_(sources.rope),
+        rope_index_(sources.rope_index),
         layer_(layer),
         qkv_(load_linear(reader, sources.qkv)),
         q_norm_(reader.vector(sources.q_norm)),
@@ -28,7 +30,9 @@ class AttentionBlock final : public Mixer {
                .head_dim = attention_.head_dim,
                .q_norm = q_norm_.view,
                .k_norm = k_norm_.view,
-               .norm_eps = sources.norm_eps} {}
+               .norm_eps = sources.norm_eps,
+               .norm = sources.qk_norm,
+               .q_factor = sources.q_factor} {}
 
   const PackedWeight& first_weight() const override { return *qkv_.weight; }
 
@@ -47,19 +51,23 @@ class AttentionBlock final : public Mixer {
 
   void write(const BlockContext& context, const StepRows& step, KvCache& cache) override {
     const TensorView rows = qkv_rows_.first_rows(step.rows());
-    run_linear(context, qkv_, step.normed, rows);
-    context.backend.rope_kv_write(rows, heads_, rope_, step.rope, cache, layer_);
+    run_linear(context, qkv_, step.input, rows);
+    context.backend.rope_kv_write(rows, heads_, rope_, rope_table(step), cache, layer_);
   }
 
-  void add(const BlockContext& context, const StepRows& step, const NextBlock& next) override {
-    context.backend.expect(next.weight);
-    run_add_norm(context, o_, step.mixed, step, next.norm);
+  void add(const BlockContext& context, const StepRows& step, const Tail& tail) override {
+    context.backend.expect(tail.weight);
+    join(context, o_, step.mixed, step, tail);
   }
 
  private:
+  TensorView rope_table(const StepRows& step) const {
+    return rope_index_ < 0 ? TensorView() : step.ropes[static_cast<size_t>(rope_index_)];
+  }
+
   AttentionSpec attention_;
   RopeSpec rope_;
-  int32_t layer_;
+  int32_t rope_index_, layer_;
   Linear qkv_;
   DeviceVector q_norm_, k_norm_;
   Linear o_;
@@ -70,6 +78,11 @@ class AttentionBlock final : public Mixer {
 }  // namespace
 
 void AttentionSources::share(const RankPlace& place) {
+  if (!q_norm.empty() && qk_norm == QkNorm::kRow) {
+    throw_error(ErrorCode::kUnsupported,
+                "the norms of this model's queries and keys take all heads ", "together, which ",
+                place.count, " devices don't have in one place: leave tensor_parallel_size out.");
+  }
   const int64_t d = attention.head_dim, heads = attention.num_heads, kv = attention.num_kv_heads;
   const SourceRange own_kv = share_kv_heads(heads, kv, place);
   const int64_t own = heads / place.count;

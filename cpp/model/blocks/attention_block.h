@@ -11,11 +11,14 @@ namespace headrace {
 /// Softmax attention over a KV cache, with at most as many key/value heads as query heads.
 struct AttentionSources final : MixerSources {
   AttentionSpec attention;
-  RopeSpec rope;
-  float norm_eps = 1e-6f;       ///< for q_norm and k_norm
-  VectorSource q_norm, k_norm;  ///< [d] norms of each head before RoPE; may be empty
-  LinearSource qkv;             ///< [(nq + 2 nkv) d, H]
-  LinearSource o;               ///< [H, nq d]
+  RopeSpec rope;           ///< of no rotary_dim: the layer has none
+  int32_t rope_index = 0;  ///< of its table among ModelConfig::ropes; -1: none
+  float norm_eps = 1e-6f;  ///< for q_norm and k_norm
+  QkNorm qk_norm = QkNorm::kHead;
+  VectorSource q_norm, k_norm;  ///< QkvSpec's; may be empty
+  PositionFactor q_factor;
+  LinearSource qkv;  ///< [(nq + 2 nkv) d, H]
+  LinearSource o;    ///< [H, nq d]
 
   std::vector<MatrixSource*> matrices() override { return {&qkv.matrix, &o.matrix}; }
   std::vector<VectorSource*> vectors() override { return {&q_norm, &k_norm, &qkv.bias, &o.bias}; }

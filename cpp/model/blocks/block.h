@@ -3,10 +3,12 @@
 // A layer is a mixer block, in which rows of a sequence see each other, and a feed-forward block. A
 // block adds to the residual, and the next block reads the residual's norm.
 
+#include <array>
 #include <cstdint>
 
 #include "backend/contract/backend.h"
 #include "model/blocks/modality_rows.h"
+#include "model/config/model_config.h"
 #include "model/lora/step_loras.h"
 
 namespace headrace {
@@ -18,7 +20,8 @@ struct BlockContext {
   Backend& backend;
   StepLoras& loras;
   const ModalityRows& modalities;  ///< of the rows that blocks get
-  float norm_eps = 1e-6f;
+  NormSpec norm;
+  float residual_scale = 1.0f;  ///< of what blocks add
   bool has_ranks = false;   ///< other ranks add to the residual, too: all parts are summed first
   TensorView lora_scratch;  ///< for Backend::lora
 };
@@ -26,18 +29,23 @@ struct BlockContext {
 /// The rows of a step between blocks: T rows, H hidden size.
 struct StepRows {
   TensorView residual;  ///< [T, H]
-  TensorView normed;    ///< [T, H] input of the next block
+  TensorView normed;    ///< [T, H] the residual's norm, for the next block
+  TensorView input;     ///< [T, H] what a block reads: normed, or the residual itself
   TensorView delta;     ///< [T, H] scratch for what a block adds to the residual
   TensorView mixed;     ///< [T, Mixer::mixed_columns] result of Mixer::mix
-  TensorView rope;      ///< [T, rotary_dim] f32, of rope_table()
+  /// [T, rotary_dim] f32, of rope_table(): one of each of ModelConfig::ropes.
+  std::array<TensorView, kMaxRopes> ropes;
 
   int64_t rows() const noexcept { return residual.rows(); }
 };
 
-/// What comes after a block.
-struct NextBlock {
-  const TensorView& norm;      ///< [H]
-  const PackedWeight& weight;  ///< its first weight, for Backend::expect
+/// What comes after a block's own work.
+struct Tail {
+  TensorView post_norm;  ///< [H] of the block's result, before it is added; empty: none
+  /// [H] of the residual, for the next block. Empty: StepRows::normed stays as it is, because the
+  /// next block reads the residual itself, or what this one has read.
+  TensorView norm;
+  const PackedWeight& weight;  ///< the next block's first weight, for Backend::expect
 };
 
 /// Sizes of the largest step.
@@ -55,16 +63,16 @@ class Block {
   virtual const PackedWeight& first_weight() const = 0;
   /// Takes its scratch. Blocks run one after the other, so they may share scratch.
   virtual void place(const StepLimits& limits, Carver& carver) = 0;
-  /// residual += the block's result for the step's rows; normed = norm(residual). Uses the first
-  /// rows() rows of its scratch.
-  virtual void add(const BlockContext& context, const StepRows& step, const NextBlock& next) = 0;
+  /// residual += the block's result for the step's rows, as the tail says; normed = norm(residual).
+  /// Uses the first rows() rows of its scratch.
+  virtual void add(const BlockContext& context, const StepRows& step, const Tail& tail) = 0;
 };
 
 class FeedForward : public Block {};
 
 class Mixer : public Block {
  public:
-  /// mixed = the result of mixing normed's rows with other rows of their sequences. Writes their
+  /// mixed = the result of mixing the input's rows with other rows of their sequences. Writes their
   /// new keys and values (or whatever the mixer keeps). add() projects `mixed`, for all rows or for
   /// some.
   virtual void mix(const BlockContext& context, const StepRows& step, KvCache& cache) = 0;

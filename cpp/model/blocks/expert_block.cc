@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "model/blocks/carver.h"
+#include "model/blocks/join.h"
 #include "model/sources/fold_order.h"
 #include "model/sources/weight_slice.h"
 
@@ -94,19 +95,19 @@ class ExpertBlock final : public FeedForward {
     if (shared_) shared_->place(limits, carver);
   }
 
-  void add(const BlockContext& context, const StepRows& step, const NextBlock& next) override {
+  void add(const BlockContext& context, const StepRows& step, const Tail& tail) override {
     Backend& backend = context.backend;
-    const PackedWeight& behind = shared_ ? shared_->first_weight() : next.weight;
+    const PackedWeight& behind = shared_ ? shared_->first_weight() : tail.weight;
     if (!vision_ || context.modalities.num_vision() == 0) {
-      experts_.run(backend, step.normed, behind, step.delta);
+      experts_.run(backend, step.input, behind, step.delta);
     } else if (context.modalities.num_text() == 0) {
-      vision_->run(backend, step.normed, behind, step.delta);
+      vision_->run(backend, step.input, behind, step.delta);
     } else {
       run_apart(context, step, behind);
     }
-    if (shared_ && shared_->down().gathers) return add_whole_shared(context, step, next);
-    if (shared_) add_shared(context, step, next);
-    run_add_norm(context, step, next.norm);
+    if (shared_ && shared_->down().gathers) return add_whole_shared(context, step, tail);
+    if (shared_) add_shared(context, step, tail);
+    join(context, step, tail);
   }
 
  private:
@@ -118,32 +119,30 @@ class ExpertBlock final : public FeedForward {
     const int64_t text = rows.num_text(), vision = rows.num_vision();
     const TensorView x = rows_.sorted.first_rows(step.rows());
     const TensorView out = rows_.sorted_out.first_rows(step.rows());
-    backend.gather_rows(step.normed, rows.sorted(), x);
+    backend.gather_rows(step.input, rows.sorted(), x);
     experts_.run(backend, x.first_rows(text), vision_->first_weight(), out.first_rows(text));
     vision_->run(backend, x.rows_from(text, vision), behind, out.rows_from(text, vision));
     backend.gather_rows(out, rows.places(), step.delta);
   }
 
   /// Every rank has all that the shared MLP gives: it is added to the ranks' sum.
-  void add_whole_shared(const BlockContext& context, const StepRows& step,
-                        const NextBlock& next) const {
+  void add_whole_shared(const BlockContext& context, const StepRows& step, const Tail& tail) const {
     context.backend.all_reduce(step.delta);
-    add_shared(context, step, next);
-    context.backend.add_rms_norm(step.residual, step.delta, next.norm, context.norm_eps,
-                                 step.normed);
+    add_shared(context, step, tail);
+    join(context, step, tail, DeltaPart::kWhole);
   }
 
   /// delta += what the shared MLP gives.
-  void add_shared(const BlockContext& context, const StepRows& step, const NextBlock& next) const {
+  void add_shared(const BlockContext& context, const StepRows& step, const Tail& tail) const {
     const TensorView out = rows_.shared.first_rows(step.rows());
     context.backend.expect(*shared_->down().weight);
-    const TensorView gated = shared_->gate_and_up(context, step.normed);
-    context.backend.expect(next.weight);
+    const TensorView gated = shared_->gate_and_up(context, step.input);
+    context.backend.expect(tail.weight);
     run_linear(context, shared_->down(), gated, out);
     if (shared_gate_.view.data == nullptr) {
       context.backend.add(out, step.delta);
     } else {
-      context.backend.add_gated(step.normed, shared_gate_.view, out, step.delta);
+      context.backend.add_gated(step.input, shared_gate_.view, out, step.delta);
     }
   }
 

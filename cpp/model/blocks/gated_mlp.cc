@@ -1,6 +1,7 @@
 #include "model/blocks/gated_mlp.h"
 
 #include "model/blocks/carver.h"
+#include "model/blocks/join.h"
 #include "model/sources/weight_slice.h"
 
 namespace headrace {
@@ -26,11 +27,11 @@ class GatedMlpBlock final : public FeedForward {
 
   void place(const StepLimits& limits, Carver& carver) override { mlp_.place(limits, carver); }
 
-  void add(const BlockContext& context, const StepRows& step, const NextBlock& next) override {
+  void add(const BlockContext& context, const StepRows& step, const Tail& tail) override {
     context.backend.expect(*mlp_.down().weight);
-    const TensorView gated = mlp_.gate_and_up(context, step.normed);
-    context.backend.expect(next.weight);
-    run_add_norm(context, mlp_.down(), gated, step, next.norm);
+    const TensorView gated = mlp_.gate_and_up(context, step.input);
+    context.backend.expect(tail.weight);
+    join(context, mlp_.down(), gated, step, tail);
   }
 
  private:

@@ -11,10 +11,11 @@ namespace headrace {
 /// `down`, unless `down` has its own order of inputs.
 SourceRange share_width(const MatrixSource& down, const RankPlace& place);
 
-/// down(silu(gate(x)) * up(x)); I is the intermediate size.
+/// down(activation(gate(x)) * up(x)); I is the intermediate size.
 struct GatedMlpSources final : FeedForwardSources {
   LinearSource gate_up;  ///< [2 I, H]
   LinearSource down;     ///< [H, I]
+  Activation activation = Activation::kSilu;
 
   int64_t width() const noexcept { return gate_up.matrix.n() / 2; }
 
@@ -33,7 +34,7 @@ class GatedMlp {
   const PackedWeight& first_weight() const { return *gate_up_.weight; }
   const Linear& down() const { return down_; }
   void place(const StepLimits& limits, Carver& carver);
-  /// silu(gate(x)) * up(x) [T, I], in the scratch.
+  /// activation(gate(x)) * up(x) [T, I], in the scratch.
   TensorView gate_and_up(const BlockContext& context, const TensorView& x) const;
 
  private:

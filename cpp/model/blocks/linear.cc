@@ -51,7 +51,7 @@ void run_linear(const BlockContext& context, const Linear& linear, const TensorV
   add_loras(context, linear, x, out);
 }
 
-// Rows without an adapter get the fused op's bits either way, here and below.
+// Rows without an adapter get the fused op's bits either way.
 void run_silu_mul(const BlockContext& context, const Linear& linear, const TensorView& x,
                   const TensorView& gate_up, const TensorView& out) {
   if (context.loras.groups(linear.site).empty()) {
@@ -60,27 +60,6 @@ void run_silu_mul(const BlockContext& context, const Linear& linear, const Tenso
   }
   run_linear(context, linear, x, gate_up);
   context.backend.silu_mul(gate_up, out);
-}
-
-void run_add_norm(const BlockContext& context, const StepRows& step, const TensorView& norm) {
-  if (context.has_ranks) {
-    context.backend.all_reduce_add_rms_norm(
-        {step.delta, step.residual, norm, context.norm_eps, step.normed});
-  } else {
-    context.backend.add_rms_norm(step.residual, step.delta, norm, context.norm_eps, step.normed);
-  }
-}
-
-void run_add_norm(const BlockContext& context, const Linear& linear, const TensorView& x,
-                  const StepRows& step, const TensorView& norm) {
-  if (!context.has_ranks && context.loras.groups(linear.site).empty()) {
-    context.backend.linear_add_rms_norm({x, *linear.weight, linear.bias.view, step.delta,
-                                         step.residual, norm, context.norm_eps, step.normed});
-    return;
-  }
-  run_linear(context, linear, x, step.delta);
-  if (!linear.gathers) return run_add_norm(context, step, norm);
-  context.backend.add_rms_norm(step.residual, step.delta, norm, context.norm_eps, step.normed);
 }
 
 }  // namespace headrace

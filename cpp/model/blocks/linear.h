@@ -41,11 +41,4 @@ void run_linear(const BlockContext& context, const Linear& linear, const TensorV
 void run_silu_mul(const BlockContext& context, const Linear& linear, const TensorView& x,
                   const TensorView& gate_up, const TensorView& out);
 
-/// residual += the sum of delta over all ranks; normed = norm(residual).
-void run_add_norm(const BlockContext& context, const StepRows& step, const TensorView& norm);
-
-/// residual += the sum of linear(x) over all ranks; normed = norm(residual).
-void run_add_norm(const BlockContext& context, const Linear& linear, const TensorView& x,
-                  const StepRows& step, const TensorView& norm);
-
 }  // namespace headrace

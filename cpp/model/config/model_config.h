@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/contract/activation.h"
+#include "backend/contract/attention_op.h"
 #include "backend/contract/rope.h"
 #include "model/config/moe_config.h"
 #include "model/config/stored_quantization.h"
@@ -18,6 +20,23 @@ enum class CheckpointLayout : uint8_t {
   kTorch,   ///< [out, in], separate q/k/v and gate/up
   kPaddle,  ///< [in, out], fused qkv_proj and up_gate_proj
 };
+
+enum class NormKind : uint8_t {
+  kRms,    ///< x / sqrt(mean(x^2) + eps) * w
+  kLayer,  ///< (x - mean(x)) / sqrt(var(x) + eps) * w
+};
+
+/// The norms of a model's rows.
+struct NormSpec {
+  NormKind kind = NormKind::kRms;
+  float eps = 1e-6f;
+  bool operator==(const NormSpec&) const = default;
+};
+
+/// Most rotary embeddings that a model's layers choose among.
+inline constexpr size_t kMaxRopes = 2;
+/// In place of a rotary embedding's number: the layer has none.
+inline constexpr int32_t kNoRope = -1;
 
 /// A decoder's shape and mathematics, from config.json. Every field is range-checked.
 struct ModelConfig {
@@ -34,12 +53,24 @@ struct ModelConfig {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t max_position_embeddings = 0;
-  float rms_norm_eps = 1e-6f;
+  NormSpec norm;
+  /// Added to the weights of norms, in float32: 1 where the checkpoint has them as differences.
+  float norm_offset = 0.0f;
+  float embedding_scale = 1.0f;  ///< of the tokens' embeddings
+  float residual_scale = 1.0f;   ///< of what blocks add to the residual
+  float logit_scale = 1.0f;
+  float logit_cap = 0.0f;  ///< logits are cap * tanh(logit / cap), after the scale; 0: as they are
   bool tie_word_embeddings = false;
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool qk_norm = false;
+  QkNorm qk_norm_kind = QkNorm::kHead;
+  float attention_scale = 0.0f;  ///< 0: 1 / sqrt(head_dim)
+  float attention_cap = 0.0f;    ///< AttentionSpec::soft_cap
+  PositionFactor q_factor;
+  Activation activation = Activation::kSilu;  ///< of the gates of MLPs
   MoeConfig moe;
-  RopeSpec rope;
+  std::vector<RopeSpec> ropes;         ///< up to kMaxRopes
+  std::vector<int32_t> layer_rope;     ///< [num_layers] index in `ropes`, or kNoRope
   std::optional<VisionConfig> vision;  ///< of a model that sees pictures
   bool causal = true;  ///< false: every token sees all others; then no layer has a window
   /// False: the checkpoint has no head, and the embedding stands for it, so that steps can be tried

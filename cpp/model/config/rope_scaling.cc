@@ -1,12 +1,8 @@
 #include "model/config/rope_scaling.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
-#include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -14,10 +10,6 @@
 namespace headrace {
 
 namespace {
-
-constexpr double kMaxTheta = 1e15;
-constexpr double kMaxFactor = 1e6;
-constexpr int64_t kMaxLength = int64_t{1} << 31;
 
 /// theta^(2i/d) for each pair i.
 std::vector<float> pair_wavelengths(double theta, int32_t dim) {
@@ -86,122 +78,6 @@ double yarn_attention_factor(const RopeScaling& s) {
   return scale(1.0);
 }
 
-RopeKind read_kind(ConfigReader& rope, bool has_axes) {
-  const std::string old_spelling = rope.text("type", "default");
-  const std::string name = rope.text("rope_type", old_spelling);
-  constexpr std::array<std::pair<std::string_view, RopeKind>, 5> kKinds{{
-      {"default", RopeKind::kDefault},
-      {"linear", RopeKind::kLinear},
-      {"dynamic", RopeKind::kDynamic},
-      {"yarn", RopeKind::kYarn},
-      {"llama3", RopeKind::kLlama3},
-  }};
-  if (has_axes && name == "mrope") return RopeKind::kDefault;
-  for (const auto& [key, kind] : kKinds) {
-    if (key == name) return kind;
-  }
-  rope.fail_unsupported(rope.has_key("rope_type") ? "rope_type" : "type",
-                        "this build knows default, linear, dynamic, yarn and llama3");
-}
-
-void read_yarn(ConfigReader& rope, RopeScaling& out) {
-  // 0 stands for "not given" here, as it does where these files come from.
-  const auto turns = [&rope](std::string_view key, double fallback) {
-    const double value = rope.optional_number(key, 0.0, 1e6).value_or(0.0);
-    return value == 0.0 ? fallback : value;
-  };
-  out.beta_fast = turns("beta_fast", 32.0);
-  out.beta_slow = turns("beta_slow", 1.0);
-  out.truncate = rope.flag("truncate", true);
-  out.attention_factor = rope.optional_number("attention_factor", 1e-3, 1e3);
-  out.mscale = rope.optional_number("mscale", 0.0, 1e3).value_or(0.0);
-  out.mscale_all_dim = rope.optional_number("mscale_all_dim", 0.0, 1e3).value_or(0.0);
-}
-
-double read_factor(ConfigReader& rope, RopeKind kind, double original_ratio) {
-  if (kind == RopeKind::kDefault) return 1.0;
-  const auto factor = rope.optional_number("factor", 1e-3, kMaxFactor);
-  if (factor) return *factor;
-  if (kind != RopeKind::kYarn) rope.fail_value("factor", "must be a number");
-  return original_ratio;
-}
-
-/// mrope_section as it stands; nullopt if it is absent.
-std::optional<std::array<int32_t, 3>> read_three(ConfigReader& rope, int32_t pairs,
-                                                 const std::string& expected) {
-  const JsonValue* value = rope.find("mrope_section");
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_array() || value->size() != 3) rope.fail_value("mrope_section", expected);
-  std::array<int32_t, 3> out{};
-  for (size_t i = 0; i < 3; ++i) {
-    const JsonValue& count = value->array()[i];
-    if (!count.is_unsigned() || count.unsigned_integer() > static_cast<uint64_t>(pairs)) {
-      rope.fail_value("mrope_section", expected);
-    }
-    out[i] = static_cast<int32_t>(count.integer());
-  }
-  return out;
-}
-
-/// mrope_section, or freq_allocation: pairs of time. Height and width take turns, so they have as
-/// many each; transformers writes them first, the makers time: the equal two tell which is which.
-void read_time_last(ConfigReader& config, ConfigReader& rope, int32_t pairs, MropeDefaults& out) {
-  int32_t& time = out.sections[0];
-  const std::string expected =
-      str_cat("must be numbers of pairs of height, width and time that sum to ", pairs,
-              ", as many of height as of width");
-  const auto stored = read_three(rope, pairs, expected);
-  if (stored) {
-    const auto& [first, second, third] = *stored;
-    if (first != second && second != third) rope.fail_value("mrope_section", expected);
-    time = first == second ? third : first;
-    if (2 * second + time != pairs) rope.fail_value("mrope_section", expected);
-  }
-  const int64_t allocated = config.integer("freq_allocation", time, 0, pairs);
-  if (stored && allocated != time) {
-    config.fail_value("freq_allocation",
-                      str_cat("must agree with mrope_section, which has ", time, " of time"));
-  }
-  time = static_cast<int32_t>(allocated);
-  if (time > pairs || (pairs - time) % 2 != 0) {
-    config.fail_value("freq_allocation",
-                      str_cat("must leave of ", pairs, " pairs as many for height as for width"));
-  }
-  out.sections[1] = out.sections[2] = (pairs - time) / 2;
-}
-
-/// mrope_section and mrope_interleaved, freq_allocation; the kind is known.
-MropeDefaults read_sections(ConfigReader& config, ConfigReader& rope, RopeKind kind,
-                            const RopeDefaults& defaults) {
-  if (defaults.mrope.sections.empty()) return {};
-  const int32_t pairs = defaults.rotary_dim / 2;
-  MropeDefaults out = defaults.mrope;
-  const bool in_turn = out.order == MropeOrder::kInTurn;
-  rope.require("mrope_interleaved", in_turn);
-  if (out.order == MropeOrder::kTimeLast) {
-    if (kind != RopeKind::kDefault) {
-      rope.fail_unsupported("rope_type", "this family's rope isn't scaled");
-    }
-    read_time_last(config, rope, pairs, out);
-    return out;
-  }
-  const std::string expected =
-      str_cat("must be three numbers of pairs, of time, height and width, that sum to ", pairs,
-              in_turn ? " and can take turns" : "");
-  if (const auto stored = read_three(rope, pairs, expected)) {
-    out.sections.assign(stored->begin(), stored->end());
-  }
-  const auto& [time, height, width] = std::tie(out.sections[0], out.sections[1], out.sections[2]);
-  const bool fit = 3 * height - 2 < pairs && 3 * width - 1 < pairs;
-  if (time + height + width != pairs || (in_turn && !fit)) {
-    rope.fail_value("mrope_section", expected);
-  }
-  if (kind == RopeKind::kDynamic) {
-    rope.fail_unsupported("rope_type", "dynamic scaling doesn't run on positions of three axes");
-  }
-  return out;
-}
-
 /// Where the i-th pair of height (axis 1) or width (2) stands.
 size_t pair_of(const MropeDefaults& mrope, size_t pairs, size_t axis, size_t i) {
   const auto height = static_cast<size_t>(mrope.sections[1]);
@@ -228,9 +104,24 @@ std::vector<uint8_t> pair_axes(const MropeDefaults& mrope, size_t pairs) {
   return out;
 }
 
+/// LongRoPE: each pair's wavelength is multiplied by a factor of its own.
+std::vector<float> factored_frequencies(const RopeScaling& s, const std::vector<float>& factors) {
+  std::vector<float> out = pair_wavelengths(s.theta, s.rotary_dim);
+  HEADRACE_CHECK(factors.size() == out.size(), factors.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / (factors[i] * out[i]);
+  return out;
+}
+
+double longrope_attention_factor(const RopeScaling& s) {
+  if (s.attention_factor) return *s.attention_factor;
+  if (s.factor <= 1.0) return 1.0;
+  return std::sqrt(1.0 + std::log(s.factor) / std::log(static_cast<double>(s.original_length)));
+}
+
 }  // namespace
 
-RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_dim) {
+RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style) {
+  const int32_t rotary_dim = scaling.rotary_dim;
   HEADRACE_CHECK(rotary_dim > 2 && rotary_dim % 2 == 0, rotary_dim);
   HEADRACE_CHECK(scaling.theta > 1.0 && scaling.factor > 0.0, scaling.theta, " ", scaling.factor);
   RopeSpec spec;
@@ -244,6 +135,19 @@ RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_d
     spec.attention_factor = static_cast<float>(yarn_attention_factor(scaling));
     return spec;
   }
+  if (scaling.kind == RopeKind::kLongRope) {
+    spec.inv_freq = factored_frequencies(scaling, scaling.short_factors);
+    spec.long_inv_freq = factored_frequencies(scaling, scaling.long_factors);
+    spec.dynamic_original_max = static_cast<int32_t>(scaling.original_length);
+    spec.attention_factor = static_cast<float>(longrope_attention_factor(scaling));
+    return spec;
+  }
+  if (scaling.kind == RopeKind::kNtkAlpha) {
+    const double dim = rotary_dim;
+    const double theta = scaling.theta * std::pow(scaling.factor, dim / (dim - 2.0));
+    spec.inv_freq = reciprocals(pair_wavelengths(theta, rotary_dim));
+    return spec;
+  }
   spec.inv_freq = reciprocals(pair_wavelengths(scaling.theta, rotary_dim));
   if (scaling.kind == RopeKind::kLinear) {
     for (float& frequency : spec.inv_freq) frequency /= static_cast<float>(scaling.factor);
@@ -255,54 +159,6 @@ RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_d
     spec.dynamic_factor = scaling.factor;
   }
   return spec;
-}
-
-RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults) {
-  const int64_t max_position_embeddings = defaults.max_position_embeddings;
-  // A non-empty rope_scaling (the old key) goes before rope_parameters (the new one).
-  static const JsonValue kNone{JsonValue::Object()};
-  const JsonValue* scaling = config.find("rope_scaling");
-  const JsonValue* parameters = config.find("rope_parameters");
-  const bool old_style = scaling != nullptr && !scaling->empty();
-  const char* key = old_style ? "rope_scaling" : "rope_parameters";
-  const JsonValue* object = old_style ? scaling : (parameters != nullptr ? parameters : &kNone);
-  if (!object->is_object()) config.fail_value(key, "must be an object");
-  ConfigReader rope(*object, config.origin() + ": " + key);
-
-  RopeScaling out;
-  out.kind = read_kind(rope, !defaults.mrope.sections.empty());
-  const double theta = config.number("rope_theta", defaults.theta, 1.0, kMaxTheta);
-  out.theta = rope.number("rope_theta", theta, 1.0, kMaxTheta);
-  if (out.theta == 1.0) config.fail_value("rope_theta", "must be greater than 1");
-
-  const auto inner = rope.optional_integer("original_max_position_embeddings", 1, kMaxLength);
-  const auto outer = config.optional_integer("original_max_position_embeddings", 1, kMaxLength);
-  out.original_length = outer.value_or(inner.value_or(max_position_embeddings));
-  if (out.kind == RopeKind::kDynamic) out.original_length = max_position_embeddings;
-  out.factor = read_factor(
-      rope, out.kind,
-      static_cast<double>(max_position_embeddings) / static_cast<double>(out.original_length));
-  if (out.kind == RopeKind::kLlama3) {
-    for (const char* name : {"low_freq_factor", "high_freq_factor"}) {
-      if (rope.find(name) == nullptr) rope.fail_value(name, "must be a number");
-    }
-    out.low_freq_factor = rope.number("low_freq_factor", 0.0, 1e-6, 1e6);
-    out.high_freq_factor = rope.number("high_freq_factor", 0.0, 1e-6, 1e6);
-    if (out.low_freq_factor >= out.high_freq_factor) {
-      rope.fail_value("high_freq_factor", "must be greater than low_freq_factor");
-    }
-  }
-  if (out.kind == RopeKind::kYarn) read_yarn(rope, out);
-  out.mrope = read_sections(config, rope, out.kind, defaults);
-  rope.require("partial_rotary_factor", 1.0);
-
-  // Keys that only other kinds of scaling read: the original ignores them as well.
-  constexpr std::array<std::string_view, 11> kIgnored{
-      "factor",   "low_freq_factor",  "high_freq_factor", "beta_fast",      "beta_slow",
-      "truncate", "attention_factor", "mscale",           "mscale_all_dim", "finetuned",
-      "alpha"};
-  rope.refuse_unknown_keys(kIgnored);
-  return out;
 }
 
 }  // namespace headrace

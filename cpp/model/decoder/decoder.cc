@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "model/blocks/join.h"
 #include "model/decoder/layer.h"
 #include "model/decoder/mtp_block.h"
 #include "model/decoder/scratch.h"
@@ -68,6 +69,8 @@ struct Decoder::Impl {
   void read_logits(const StepRows& step, const TensorView& out);
   /// What of a layer comes behind its mixing of rows.
   void finish_layer(size_t index, const StepRows& step);
+  /// out = what the layer's mixer reads of the residual, if it has a norm.
+  void norm_residual(size_t index, const TensorView& residual, const TensorView& out);
   TensorView hidden_rows(std::span<const int32_t> rows);
 
   Backend& backend;
@@ -97,14 +100,15 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
       config(config_in),
       options((check_options(options_in), options_in)),
       bytes_before(backend.bytes_in_use()),
-      vocabulary(reader, sources, config.vocab_size, options.rank),
+      vocabulary(reader, sources, config, options.rank),
       cache_rows(list_cache_rows(sources)),
       loras(options_in.max_rows, options_in.max_loras),
       modalities(options_in.max_rows),
       context{.backend = backend,
               .loras = loras,
               .modalities = modalities,
-              .norm_eps = config.rms_norm_eps,
+              .norm = config.norm,
+              .residual_scale = config.residual_scale,
               .has_ranks = options.rank.count > 1} {
   for (const LayerSources& layer : sources.layers) {
     layers.push_back(load_layer(reader, layer, static_cast<int32_t>(layers.size())));
@@ -171,11 +175,11 @@ void Decoder::Impl::run(const Pass& pass) {
   vocabulary.embed(backend, step.residual);
   vocabulary.finish_embedding(backend, step.residual);
   put_given(step, pass.given);
-  backend.rope_table(config.rope, step.rope);
+  make_rope_tables(backend, config, step);
   backend.expect(layers[0].mixer->first_weight());
-  backend.rms_norm(step.residual, layers[0].mixer_norm.view, config.rms_norm_eps, step.normed);
+  norm_residual(0, step.residual, step.normed);
   for (size_t i = 0; i < layers.size(); ++i) {
-    layers[i].mixer->mix(context, step, pass.cache);
+    layers[i].mixer->mix(context, mixer_rows(layers[i], step), pass.cache);
     if (i + 1 == layers.size()) break;
     finish_layer(i, step);
     add_given(i, step, pass.given);
@@ -206,8 +210,7 @@ void Decoder::Impl::add_given(size_t index, const StepRows& step,
     const TensorView& added = rows.added[index];
     const TensorView residual = step.residual.rows_from(rows.first_row, added.rows());
     backend.add(added, residual);
-    backend.rms_norm(residual, layers[index + 1].mixer_norm.view, config.rms_norm_eps,
-                     step.normed.rows_from(rows.first_row, added.rows()));
+    norm_residual(index + 1, residual, step.normed.rows_from(rows.first_row, added.rows()));
   }
 }
 
@@ -266,14 +269,19 @@ void Decoder::Impl::read_logits(const StepRows& step, const TensorView& out) {
 }
 
 void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
-  const Layer& layer = layers[index];
-  const bool last = index + 1 == layers.size();
-  const TensorView& next_norm = last ? final_norm.view : layers[index + 1].mixer_norm.view;
-  layer.mixer->add(context, step,
-                   {layer.feed_forward_norm.view, layer.feed_forward->first_weight()});
-  layer.feed_forward->add(
-      context, step,
-      {next_norm, last ? vocabulary.output_matrix() : layers[index + 1].mixer->first_weight()});
+  if (index + 1 == layers.size()) {
+    headrace::finish_layer(context, layers[index], step, final_norm.view,
+                           vocabulary.output_matrix());
+    return;
+  }
+  const Layer& next = layers[index + 1];
+  headrace::finish_layer(context, layers[index], step, next.mixer_norm.view,
+                         next.mixer->first_weight());
+}
+
+void Decoder::Impl::norm_residual(size_t index, const TensorView& residual, const TensorView& out) {
+  const TensorView& norm = layers[index].mixer_norm.view;
+  if (norm.data != nullptr) run_norm(context, residual, norm, out);
 }
 
 Decoder::Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,

@@ -2,13 +2,43 @@
 
 namespace headrace {
 
+namespace {
+
+/// The rows for a block that reads their norm, or without one the residual itself.
+StepRows reading(const StepRows& step, bool has_norm) {
+  StepRows out = step;
+  out.input = has_norm ? step.normed : step.residual;
+  return out;
+}
+
+bool has(const DeviceVector& vector) { return vector.view.data != nullptr; }
+
+}  // namespace
+
 Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t number) {
   Layer layer;
   layer.mixer_norm = reader.vector(sources.mixer_norm);
   layer.mixer = sources.mixer->load(reader, number);
+  layer.mixer_post_norm = reader.vector(sources.mixer_post_norm);
   layer.feed_forward_norm = reader.vector(sources.feed_forward_norm);
   layer.feed_forward = sources.feed_forward->load(reader);
+  layer.feed_forward_post_norm = reader.vector(sources.feed_forward_post_norm);
+  layer.parallel = sources.parallel;
   return layer;
+}
+
+StepRows mixer_rows(const Layer& layer, const StepRows& step) {
+  return reading(step, has(layer.mixer_norm));
+}
+
+void finish_layer(const BlockContext& context, const Layer& layer, const StepRows& step,
+                  const TensorView& next_norm, const PackedWeight& next_weight) {
+  layer.mixer->add(context, mixer_rows(layer, step),
+                   {layer.mixer_post_norm.view, layer.feed_forward_norm.view,
+                    layer.feed_forward->first_weight()});
+  const bool reads_norm = layer.parallel ? has(layer.mixer_norm) : has(layer.feed_forward_norm);
+  layer.feed_forward->add(context, reading(step, reads_norm),
+                          {layer.feed_forward_post_norm.view, next_norm, next_weight});
 }
 
 }  // namespace headrace

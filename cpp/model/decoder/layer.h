@@ -11,12 +11,20 @@ namespace headrace {
 
 /// A layer with its weights.
 struct Layer {
-  DeviceVector mixer_norm, feed_forward_norm;
+  DeviceVector mixer_norm, feed_forward_norm, mixer_post_norm, feed_forward_post_norm;
+  bool parallel = false;
   std::unique_ptr<Mixer> mixer;
   std::unique_ptr<FeedForward> feed_forward;
 };
 
 /// `number`: the layer's number in the cache's layout.
 Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t number);
+
+/// The rows as the layer's mixer reads them. REQUIRES: normed is their mixer_norm, if it has one.
+StepRows mixer_rows(const Layer& layer, const StepRows& step);
+
+/// What of a layer comes behind its mixing of rows. `next_norm` and `next_weight` as in Tail.
+void finish_layer(const BlockContext& context, const Layer& layer, const StepRows& step,
+                  const TensorView& next_norm, const PackedWeight& next_weight);
 
 }  // namespace headrace

@@ -1,6 +1,7 @@
 #include "model/decoder/mtp_block.h"
 
 #include "base/check.h"
+#include "model/blocks/join.h"
 
 namespace headrace {
 
@@ -54,20 +55,17 @@ TensorView MtpBlock::run(const BlockContext& context, const MtpStep& step, KvCac
   backend.begin_step(batch);
   const StepRows all = first_rows(scratch_.rows, count);
   join_inputs(context, step, all);
-  backend.rope_table(config_.rope, all.rope);
-  backend.rms_norm(all.residual, layer_.mixer_norm.view, context.norm_eps, all.normed);
+  make_rope_tables(backend, config_, all);
+  run_norm(context, all.residual, layer_.mixer_norm.view, all.normed);
   const std::span<const int32_t> wanted = step.batch.logit_rows;
   const TensorView logits = scratch_.logits.first_rows(static_cast<int64_t>(wanted.size()));
   if (wanted.empty()) {
-    layer_.mixer->write(context, all, cache);
+    layer_.mixer->write(context, mixer_rows(layer_, all), cache);
     return logits;
   }
-  layer_.mixer->mix(context, all, cache);
+  layer_.mixer->mix(context, mixer_rows(layer_, all), cache);
   const StepRows chosen = choose(backend, all, wanted);
-  layer_.mixer->add(context, chosen,
-                    {layer_.feed_forward_norm.view, layer_.feed_forward->first_weight()});
-  layer_.feed_forward->add(context, chosen,
-                           {shared_.final_norm, shared_.vocabulary.output_matrix()});
+  finish_layer(context, layer_, chosen, shared_.final_norm, shared_.vocabulary.output_matrix());
   shared_.vocabulary.read_logits(backend, chosen.normed, logits);
   return logits;
 }
@@ -81,9 +79,8 @@ void MtpBlock::join_inputs(const BlockContext& context, const MtpStep& step, con
   backend.gather_rows(from, step.rows, rows.delta);
   shared_.vocabulary.embed(backend, rows.residual);
   shared_.vocabulary.finish_embedding(backend, rows.residual);
-  backend.rms_norm(rows.residual, embedding_norm_.view, context.norm_eps,
-                   joined.columns(0, hidden));
-  backend.rms_norm(rows.delta, hidden_norm_.view, context.norm_eps, joined.columns(hidden, hidden));
+  run_norm(context, rows.residual, embedding_norm_.view, joined.columns(0, hidden));
+  run_norm(context, rows.delta, hidden_norm_.view, joined.columns(hidden, hidden));
   backend.linear(joined, *join_, {}, rows.residual);
 }
 

@@ -1,5 +1,7 @@
 #include "model/decoder/scratch.h"
 
+#include "base/check.h"
+
 namespace headrace {
 
 ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,
@@ -7,8 +9,10 @@ ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& source
   ScratchSizes out{.limits = {options.max_rows, activation, options.max_loras > 0},
                    .logit_rows = options.max_logit_rows,
                    .hidden = config.hidden_size,
-                   .rope = config.rope.rotary_dim,
-                   .vocab = options.rank.index == 0 ? config.vocab_size : 0};
+                   .vocab = options.rank.index == 0 ? config.vocab_size : 0,
+                   .parallel = sources.layers.back().parallel};
+  HEADRACE_CHECK(config.ropes.size() <= kMaxRopes, config.ropes.size());
+  for (size_t i = 0; i < config.ropes.size(); ++i) out.ropes[i] = config.ropes[i].rotary_dim;
   if (options.rank.count > 1) {
     out.own_vocab = share_vocabulary(config.vocab_size, options.rank).count;
   }
@@ -32,9 +36,12 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver) {
   out.rows.residual = carver.matrix(t, sizes.hidden, activation);
   out.rows.normed = carver.matrix(t, sizes.hidden, activation);
   out.rows.delta = carver.matrix(t, sizes.hidden, activation);
-  out.rows.rope = carver.matrix(t, sizes.rope, DType::kF32);
+  for (size_t i = 0; i < kMaxRopes; ++i) {
+    out.rows.ropes[i] = carver.matrix(t, sizes.ropes[i], DType::kF32);
+  }
   out.chosen_residual = carver.matrix(s, sizes.hidden, activation);
   out.chosen_mixed = carver.matrix(s, sizes.mixed, activation);
+  out.chosen_normed = carver.matrix(sizes.parallel ? s : 0, sizes.hidden, activation);
   out.logits = carver.matrix(s, sizes.vocab, DType::kF32);
   out.rows.mixed = carver.matrix(t, sizes.mixed, activation);
   out.lora = carver.matrix(sizes.limits.loras ? t : 0, sizes.lora, DType::kF32);
@@ -43,9 +50,10 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver) {
 
 StepRows first_rows(const StepRows& step, int64_t count) {
   StepRows out = step;
-  for (TensorView* view : {&out.residual, &out.normed, &out.delta, &out.mixed, &out.rope}) {
+  for (TensorView* view : {&out.residual, &out.normed, &out.delta, &out.mixed}) {
     *view = view->first_rows(count);
   }
+  for (TensorView& rope : out.ropes) rope = rope.first_rows(count);
   return out;
 }
 
@@ -57,7 +65,17 @@ StepRows choose_rows(Backend& backend, const Scratch& scratch, const StepRows& a
   chosen.mixed = scratch.chosen_mixed.first_rows(count);
   backend.gather_rows(all.residual, rows, chosen.residual);
   backend.gather_rows(all.mixed, rows, chosen.mixed);
+  if (scratch.chosen_normed.rows() > 0) {
+    chosen.normed = scratch.chosen_normed.first_rows(count);
+    backend.gather_rows(all.normed, rows, chosen.normed);
+  }
   return chosen;
+}
+
+void make_rope_tables(Backend& backend, const ModelConfig& config, const StepRows& step) {
+  for (size_t i = 0; i < config.ropes.size(); ++i) {
+    backend.rope_table(config.ropes[i], step.ropes[i]);
+  }
 }
 
 }  // namespace headrace

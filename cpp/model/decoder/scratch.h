@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,12 +20,15 @@ struct Scratch {
   TensorView lora;             ///< [T, ranks] f32 for Backend::lora; without adapters [0, ranks]
   TensorView chosen_residual;  ///< [S, H] rows that want logits
   TensorView chosen_mixed;     ///< [S, M]
+  TensorView chosen_normed;    ///< [S, H] of a last layer that is parallel; else [0, H]
   TensorView logits;           ///< [S, V] f32
 };
 
 struct ScratchSizes {
   StepLimits limits;
-  int64_t logit_rows = 0, hidden = 0, mixed = 0, rope = 0, vocab = 0, lora = 0;
+  int64_t logit_rows = 0, hidden = 0, mixed = 0, vocab = 0, lora = 0;
+  std::array<int64_t, kMaxRopes> ropes{};
+  bool parallel = false;  ///< the last layer is: its feed-forward block reads what its mixer read
   int64_t own_vocab = 0;  ///< width of a rank's part of the logits; 0: there are no ranks
   int64_t kept = 0;       ///< rows that an MTP block keeps
 };
@@ -37,10 +41,13 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver);
 /// The first `count` of the step's rows.
 StepRows first_rows(const StepRows& step, int64_t count);
 
-/// Copies residual and mixed of these rows of `all`. The result has the copies, and the first rows
-/// of the other matrices.
+/// Copies residual, mixed and chosen_normed's rows of `all`. The result has the copies, and the
+/// first rows of the other matrices.
 StepRows choose_rows(Backend& backend, const Scratch& scratch, const StepRows& all,
                      std::span<const int32_t> rows);
+
+/// The step's tables of the model's rotary embeddings.
+void make_rope_tables(Backend& backend, const ModelConfig& config, const StepRows& step);
 
 /// Calls place(block) for the mixers and feed-forward blocks of all layers. All blocks share the
 /// carver's next memory, because they run one after the other. Returns the carver's offset at the

@@ -10,11 +10,14 @@ TensorView place_part(const ScratchSizes& sizes, Carver& carver) {
 
 }  // namespace
 
-Vocabulary::Vocabulary(WeightReader& reader, const ModelSources& sources, int64_t size,
+Vocabulary::Vocabulary(WeightReader& reader, const ModelSources& sources, const ModelConfig& config,
                        const RankPlace& place)
     : place_(place),
-      size_(size),
-      tokens_(share_vocabulary(size, place)),
+      size_(config.vocab_size),
+      embedding_scale_(config.embedding_scale),
+      logit_scale_(config.logit_scale),
+      logit_cap_(config.logit_cap),
+      tokens_(share_vocabulary(size_, place)),
       embedding_(reader.matrix(sources.embedding)) {}
 
 void Vocabulary::read_head(WeightReader& reader, const ModelSources& sources) {
@@ -37,15 +40,21 @@ void Vocabulary::embed(Backend& backend, const TensorView& out) const {
 
 void Vocabulary::finish_embedding(Backend& backend, const TensorView& out) const {
   if (place_.count > 1) backend.all_reduce(out);
+  if (embedding_scale_ != 1.0f) backend.scale(out, embedding_scale_);
 }
 
 void Vocabulary::read_logits(Backend& backend, const TensorView& normed,
                              const TensorView& out) const {
-  if (place_.count == 1) return backend.linear(normed, output_matrix(), {}, out);
-  const TensorView part = part_.first_rows(normed.rows());
-  backend.linear(normed, output_matrix(), {}, part);
-  const TensorView none(nullptr, DType::kF32, {part.rows(), size_});
-  backend.gather_columns(part, out.cols() > 0 ? out : none);
+  if (place_.count == 1) {
+    backend.linear(normed, output_matrix(), {}, out);
+  } else {
+    const TensorView part = part_.first_rows(normed.rows());
+    backend.linear(normed, output_matrix(), {}, part);
+    const TensorView none(nullptr, DType::kF32, {part.rows(), size_});
+    backend.gather_columns(part, out.cols() > 0 ? out : none);
+  }
+  const bool plain = logit_scale_ == 1.0f && logit_cap_ == 0.0f;
+  if (!plain && out.cols() > 0) backend.cap_logits(out, logit_scale_, logit_cap_);
 }
 
 }  // namespace headrace

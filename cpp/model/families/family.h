@@ -8,7 +8,7 @@
 
 #include "model/config/config_reader.h"
 #include "model/config/model_config.h"
-#include "model/config/rope_scaling.h"
+#include "model/config/rope_keys.h"
 #include "model/sources/model_sources.h"
 
 namespace headrace {
@@ -23,9 +23,21 @@ struct FamilyDefaults {
   int32_t num_kv_heads = 0;  ///< 0: as many as heads
   int32_t head_dim = 0;      ///< 0: hidden_size / num_heads
   int32_t max_position_embeddings = 32768;
-  double rms_norm_eps = 1e-6;
+  const char* norm_eps_key = "rms_norm_eps";
+  double norm_eps = 1e-6;
   double rope_theta = 10000.0;
   bool tie_word_embeddings = false;
+  const char* activation_key = "hidden_act";
+  const char* activation = "silu";
+};
+
+/// What sets a family's rotary embedding apart.
+struct FamilyRope {
+  RopeStyle style = RopeStyle::kNeox;
+  /// As those of RopeDefaults.
+  std::optional<double> partial_rotary = {};
+  bool fixed_alpha = false;
+  std::optional<int64_t> longrope_original = {};
 };
 
 /// Attention and a gated MLP as ModelConfig's flags say, with tensors named as Llama's are.
@@ -52,14 +64,17 @@ struct Family {
   std::string_view model_type;                  ///< in config.json
   std::vector<std::string_view> architectures;  ///< that this build runs; the first is the usual
   FamilyDefaults defaults;
-  RopeStyle rope_style = RopeStyle::kNeox;
+  FamilyRope rope = {};
   bool has_paddle_layout = false;
   /// A head in the checkpoint is used and an embedding stands for one that isn't there, whatever
   /// tie_word_embeddings says.
   bool head_if_stored = false;
-  /// Reads the family's own keys: biases, norms, windows. `config` has its shape already and one
-  /// layer_window of 0 per layer.
+  /// Reads the family's own keys: biases, norms, windows. `config` has its shape already, and for
+  /// each layer a layer_window of 0 and a layer_rope of 0.
   void (*read)(ConfigReader& reader, ModelConfig& config) = nullptr;
+  /// Reads the rotary embeddings into `config`, after `read`. Null: one for all layers.
+  void (*read_ropes)(ConfigReader& reader, const RopeDefaults& defaults,
+                     ModelConfig& config) = nullptr;
   /// What a layer reads, and so which blocks it is made of.
   LayerSources (*list_layer)(const ModelConfig& config,
                              const LayerNaming& naming) = list_llama_layer;
@@ -83,6 +98,19 @@ const Family& qwen3_family();
 const Family& ernie4_5_family();
 const Family& ernie4_5_moe_family();
 const Family& mixtral_family();
+const Family& gemma2_family();
+const Family& gemma3_text_family();
+const Family& smollm3_family();
+const Family& olmo2_family();
+const Family& olmo3_family();
+const Family& phi3_family();
+const Family& granite_family();
+const Family& exaone4_family();
+const Family& glm4_family();
+const Family& seed_oss_family();
+const Family& ministral3_family();
+const Family& cohere2_family();
+const Family& hunyuan_v1_dense_family();
 const Family& qwen2_moe_family();
 const Family& qwen3_moe_family();
 const Family& qwen2_vl_family();

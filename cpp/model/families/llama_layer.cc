@@ -8,11 +8,25 @@
 
 namespace headrace {
 
-LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming) {
+VectorSource list_norm(const ModelConfig& config, const LayerNaming& naming,
+                       const std::string& name, const std::string& module, int64_t n) {
+  VectorSource out = naming.norm(name, module, n);
+  out.offset = config.norm_offset;
+  out.is_float = config.norm_offset != 0.0f;  // the sum has more digits than what was stored
+  return out;
+}
+
+LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming,
+                        const LayerNames& names) {
   LayerSources out;
-  const int64_t hidden = config.hidden_size;
-  out.mixer_norm = naming.norm("input_norm", "input_layernorm", hidden);
-  out.feed_forward_norm = naming.norm("mlp_norm", "post_attention_layernorm", hidden);
+  const auto list = [&](VectorSource& norm, const char* name, const char* module) {
+    if (module != nullptr) norm = list_norm(config, naming, name, module, config.hidden_size);
+  };
+  list(out.mixer_norm, "input_norm", names.mixer_norm);
+  list(out.mixer_post_norm, "mixer_post_norm", names.mixer_post_norm);
+  list(out.feed_forward_norm, "mlp_norm", names.feed_forward_norm);
+  list(out.feed_forward_post_norm, "mlp_post_norm", names.feed_forward_post_norm);
+  out.parallel = names.parallel;
   return out;
 }
 
@@ -21,27 +35,37 @@ std::unique_ptr<AttentionSources> plain_attention(const ModelConfig& config, int
   out->attention = {.num_heads = config.num_heads,
                     .num_kv_heads = config.num_kv_heads,
                     .head_dim = config.head_dim,
-                    .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                    .scale = config.attention_scale > 0.0f
+                                 ? config.attention_scale
+                                 : 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
                     .window = config.layer_window[static_cast<size_t>(layer)],
-                    .causal = config.causal};
-  out->rope = config.rope;
-  out->norm_eps = config.rms_norm_eps;
+                    .causal = config.causal,
+                    .soft_cap = config.attention_cap};
+  out->rope_index = config.layer_rope[static_cast<size_t>(layer)];
+  if (out->rope_index != kNoRope) {
+    out->rope = config.ropes[static_cast<size_t>(out->rope_index)];
+  }
+  out->norm_eps = config.norm.eps;
+  out->qk_norm = config.qk_norm_kind;
+  out->q_factor = config.q_factor;
   return out;
 }
 
 std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
-                                                 const LayerNaming& naming) {
+                                                 const LayerNaming& naming,
+                                                 const LayerNames& names) {
   const int64_t hidden = config.hidden_size, d = config.head_dim;
   const int64_t q = config.num_heads * d, kv = config.num_kv_heads * d;
   const std::vector<StoredPart> qkv =
-      naming.paddle()
+      naming.paddle() || names.fused_qkv
           ? std::vector<StoredPart>{{"self_attn.qkv_proj", q + 2 * kv}}
           : std::vector<StoredPart>{
                 {"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
   auto out = plain_attention(config, naming.layer());
   if (config.qk_norm) {
-    out->q_norm = naming.norm("q_norm", "self_attn.q_norm", d);
-    out->k_norm = naming.norm("k_norm", "self_attn.k_norm", d);
+    const bool row = config.qk_norm_kind == QkNorm::kRow;
+    out->q_norm = list_norm(config, naming, "q_norm", names.q_norm, row ? q : d);
+    out->k_norm = list_norm(config, naming, "k_norm", names.k_norm, row ? kv : d);
   }
   out->qkv = naming.linear("qkv", qkv, hidden, config.qkv_bias);
   out->o = naming.linear("o", {{"self_attn.o_proj", hidden}}, q, config.o_bias);
@@ -51,30 +75,42 @@ std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
 void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
                     const GatedMlpNames& names, GatedMlpSources& out) {
   const std::string stem = names.stem, name = names.name;
-  // up_gate_proj holds the gate first, whatever its name says.
-  const std::vector<StoredPart> gate_up =
-      naming.paddle() ? std::vector<StoredPart>{{stem + "up_gate_proj", 2 * names.width}}
-                      : std::vector<StoredPart>{{stem + "gate_proj", names.width},
-                                                {stem + "up_proj", names.width}};
+  std::vector<StoredPart> gate_up{{stem + "gate_proj", names.width},
+                                  {stem + "up_proj", names.width}};
+  if (naming.paddle()) {  // the gate first, whatever the name says
+    gate_up = {{stem + "up_gate_proj", 2 * names.width}};
+  } else if (names.fused) {
+    gate_up = {{stem + "gate_up_proj", 2 * names.width}};
+  }
   const int64_t hidden = config.hidden_size;
   out.gate_up = naming.linear(name + "gate_up", gate_up, hidden, names.bias, WeightUse::kGateUp);
   out.down = naming.linear(name + "down", {{stem + "down_proj", hidden}}, names.width, names.bias);
+  out.activation = config.activation;
 }
 
-std::unique_ptr<GatedMlpSources> list_mlp(const ModelConfig& config, const LayerNaming& naming) {
+std::unique_ptr<GatedMlpSources> list_mlp(const ModelConfig& config, const LayerNaming& naming,
+                                          const LayerNames& names) {
   auto out = std::make_unique<GatedMlpSources>();
-  list_gated_mlp(
-      config, naming,
-      {.name = "", .stem = "mlp.", .width = config.intermediate_size, .bias = config.mlp_bias},
-      *out);
+  list_gated_mlp(config, naming,
+                 {.name = "",
+                  .stem = "mlp.",
+                  .width = config.intermediate_size,
+                  .bias = config.mlp_bias,
+                  .fused = names.fused_gate_up},
+                 *out);
+  return out;
+}
+
+LayerSources list_named_layer(const ModelConfig& config, const LayerNaming& naming,
+                              const LayerNames& names) {
+  LayerSources out = list_norms(config, naming, names);
+  out.mixer = list_attention(config, naming, names);
+  out.feed_forward = list_mlp(config, naming, names);
   return out;
 }
 
 LayerSources list_llama_layer(const ModelConfig& config, const LayerNaming& naming) {
-  LayerSources out = list_norms(config, naming);
-  out.mixer = list_attention(config, naming);
-  out.feed_forward = list_mlp(config, naming);
-  return out;
+  return list_named_layer(config, naming, {});
 }
 
 }  // namespace headrace

@@ -1,8 +1,10 @@
 #pragma once
 
-// The blocks of a Llama-like layer, by the names that most checkpoints give their tensors.
+// The blocks of a Llama-like layer, by the names that most checkpoints give their tensors, or by
+// others.
 
 #include <memory>
+#include <string>
 
 #include "model/blocks/attention_block.h"
 #include "model/blocks/gated_mlp.h"
@@ -10,15 +12,38 @@
 
 namespace headrace {
 
-/// The norms before both blocks, by Llama's names.
-LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming);
+/// Modules of a layer that families name differently, or don't have (null); Llama's.
+struct LayerNames {
+  const char* mixer_norm = "input_layernorm";
+  const char* mixer_post_norm = nullptr;
+  const char* feed_forward_norm = "post_attention_layernorm";
+  const char* feed_forward_post_norm = nullptr;
+  const char* q_norm = "self_attn.q_norm";  ///< read if ModelConfig::qk_norm
+  const char* k_norm = "self_attn.k_norm";
+  bool fused_qkv = false;      ///< self_attn.qkv_proj has the rows of q, k and v
+  bool fused_gate_up = false;  ///< mlp.gate_up_proj has the rows of gate and up
+  bool parallel = false;       ///< LayerSources::parallel
+};
+
+/// A layer of attention and an MLP as the config's flags say.
+LayerSources list_named_layer(const ModelConfig& config, const LayerNaming& naming,
+                              const LayerNames& names);
+
+/// A norm of the model's kind.
+VectorSource list_norm(const ModelConfig& config, const LayerNaming& naming,
+                       const std::string& name, const std::string& module, int64_t n);
+
+/// The norms of both blocks.
+LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming,
+                        const LayerNames& names = {});
 
 /// Attention with the heads, RoPE and window of the config, of no tensors yet.
 std::unique_ptr<AttentionSources> plain_attention(const ModelConfig& config, int32_t layer);
 
 /// self_attn, with the heads, biases, norms and window of the config.
 std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
-                                                 const LayerNaming& naming);
+                                                 const LayerNaming& naming,
+                                                 const LayerNames& names = {});
 
 /// The modules of an MLP: torch's layout has gate and up apart.
 struct GatedMlpNames {
@@ -26,12 +51,14 @@ struct GatedMlpNames {
   const char* stem;   ///< before the modules' own
   int64_t width = 0;  ///< intermediate size
   bool bias = false;
+  bool fused = false;  ///< one module has the rows of gate and up
 };
 
 void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
                     const GatedMlpNames& names, GatedMlpSources& out);
 
 /// mlp of the config's intermediate_size.
-std::unique_ptr<GatedMlpSources> list_mlp(const ModelConfig& config, const LayerNaming& naming);
+std::unique_ptr<GatedMlpSources> list_mlp(const ModelConfig& config, const LayerNaming& naming,
+                                          const LayerNames& names = {});
 
 }  // namespace headrace

@@ -33,7 +33,7 @@ const Family& mixtral_family() {
       .defaults = {.intermediate_size = 14336,
                    .num_kv_heads = 8,
                    .max_position_embeddings = 131072,
-                   .rms_norm_eps = 1e-5,
+                   .norm_eps = 1e-5,
                    .rope_theta = 1e6},
       .read = read_mixtral,
       .list_layer = list_mixtral_layer,

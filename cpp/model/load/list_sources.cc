@@ -242,8 +242,11 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   }
   number_sites(out);
   out.adapter_parts = count_adapter_parts(*family, config, naming, out);
-  out.final_norm = {
-      .name = "final_norm", .parts = {{naming.prefix + "norm.weight", hidden}}, .is_norm = true};
+  out.final_norm = {.name = "final_norm",
+                    .parts = {{naming.prefix + "norm.weight", hidden}},
+                    .offset = config.norm_offset,
+                    .is_norm = true,
+                    .is_float = config.norm_offset != 0.0f};
   if (!config.tie_word_embeddings) {
     out.head = {.name = "head",
                 .parts = {{std::string(kHead), vocab}},

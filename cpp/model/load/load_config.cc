@@ -9,7 +9,7 @@
 #include "model/checkpoint/mapped_file.h"
 #include "model/config/config_reader.h"
 #include "model/config/config_text.h"
-#include "model/config/rope_scaling.h"
+#include "model/config/rope_keys.h"
 #include "model/families/family.h"
 #include "model/json/json.h"
 
@@ -230,10 +230,11 @@ void read_shape(ConfigReader& reader, const FamilyDefaults& defaults, ModelConfi
   config.num_layers = size_of(reader, "num_hidden_layers", defaults.num_layers, kMaxLayers);
   config.max_position_embeddings =
       size_of(reader, "max_position_embeddings", defaults.max_position_embeddings, kMaxPositions);
-  config.rms_norm_eps =
-      static_cast<float>(reader.number("rms_norm_eps", defaults.rms_norm_eps, 1e-12, 1.0));
+  config.norm.eps =
+      static_cast<float>(reader.number(defaults.norm_eps_key, defaults.norm_eps, 1e-12, 1.0));
   config.tie_word_embeddings = reader.flag("tie_word_embeddings", defaults.tie_word_embeddings);
   config.layer_window.assign(static_cast<size_t>(config.num_layers), 0);
+  config.layer_rope.assign(static_cast<size_t>(config.num_layers), 0);
   read_heads(reader, defaults, config);
 }
 
@@ -290,6 +291,36 @@ bool read_causal(ConfigReader& reader, const ModelConfig& config) {
   return causal;
 }
 
+void read_ropes(ConfigReader& reader, const Family& family, ModelConfig& config) {
+  const RopeDefaults defaults{
+      .theta = family.defaults.rope_theta,
+      .max_position_embeddings = config.max_position_embeddings,
+      .mrope = family.vision == nullptr ? MropeDefaults{} : family.vision->mrope,
+      .head_dim = config.head_dim,
+      .partial_rotary = family.rope.partial_rotary,
+      .fixed_alpha = family.rope.fixed_alpha,
+      .longrope_original = family.rope.longrope_original};
+  if (family.read_ropes != nullptr) {
+    family.read_ropes(reader, defaults, config);
+  } else {
+    config.ropes = {make_rope(read_rope_scaling(reader, defaults), family.rope.style)};
+  }
+}
+
+Activation read_activation(ConfigReader& reader, const FamilyDefaults& defaults) {
+  constexpr std::pair<std::string_view, Activation> kActivations[] = {
+      {"silu", Activation::kSilu},
+      {"swish", Activation::kSilu},
+      {"gelu", Activation::kGeluErf},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh}};
+  const std::string name = reader.text(defaults.activation_key, defaults.activation);
+  for (const auto& [known, activation] : kActivations) {
+    if (name == known) return activation;
+  }
+  reader.fail_unsupported(defaults.activation_key,
+                          "this build knows silu, swish, gelu and gelu_pytorch_tanh");
+}
+
 /// Adds eos_token_id, a number or a list, to `ids`.
 void read_eos(ConfigReader& reader, int32_t vocab_size, std::vector<int32_t>& ids) {
   const JsonValue* value = reader.find("eos_token_id");
@@ -328,17 +359,8 @@ ModelConfig parse_model_config(const std::string& config_json,
   family.read(reader, config);
   config.causal = read_causal(reader, config);
   if (family.vision != nullptr) read_vision(reader, json, *family.vision, config);
-  const MropeDefaults mrope = family.vision == nullptr ? MropeDefaults{} : family.vision->mrope;
-  const RopeScaling scaling =
-      read_rope_scaling(reader, {.theta = family.defaults.rope_theta,
-                                 .max_position_embeddings = config.max_position_embeddings,
-                                 .mrope = mrope,
-                                 .rotary_dim = config.head_dim});
-  config.rope = make_rope(scaling, family.rope_style, config.head_dim);
-  reader.require("partial_rotary_factor", 1.0);
-  if (const std::string act = reader.text("hidden_act", "silu"); act != "silu" && act != "swish") {
-    reader.fail_unsupported("hidden_act", "only \"silu\" is supported");
-  }
+  read_ropes(reader, family, config);
+  config.activation = read_activation(reader, family.defaults);
   read_eos(reader, config.vocab_size, config.eos_token_ids);
   std::vector<std::string_view> harmless = family.harmless_keys;
   harmless.insert(harmless.end(), std::begin(kHarmlessKeys), std::end(kHarmlessKeys));

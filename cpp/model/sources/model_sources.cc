@@ -30,7 +30,9 @@ std::vector<const MatrixSource*> LayerSources::matrices() const {
 }
 
 std::vector<const VectorSource*> LayerSources::vectors() const {
-  std::vector<const VectorSource*> out{&mixer_norm, &feed_forward_norm};
+  std::vector<const VectorSource*> out;
+  append_present(
+      std::vector{&mixer_norm, &feed_forward_norm, &mixer_post_norm, &feed_forward_post_norm}, out);
   append_present(mixer->vectors(), out);
   append_present(feed_forward->vectors(), out);
   return out;

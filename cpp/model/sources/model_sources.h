@@ -20,9 +20,14 @@ namespace headrace {
 /// Whether the decoder's name of a weight is that of one of an MTP block.
 inline bool is_mtp_weight(std::string_view name) { return name.starts_with("mtp."); }
 
-/// What a layer reads: norm, mixer, norm, feed-forward block.
+/// What a layer reads: a mixer, a feed-forward block, and their norms.
 struct LayerSources {
+  /// [H] of what the blocks read. Without its own, the mixer reads the residual itself; the
+  /// feed-forward block does, too, or reads the rows that the mixer has read (parallel).
   VectorSource mixer_norm, feed_forward_norm;
+  /// [H] of what the blocks give, before it is added; may be empty.
+  VectorSource mixer_post_norm, feed_forward_post_norm;
+  bool parallel = false;
   std::unique_ptr<MixerSources> mixer;
   std::unique_ptr<FeedForwardSources> feed_forward;
 

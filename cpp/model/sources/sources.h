@@ -91,6 +91,7 @@ struct MatrixSource {
 struct VectorSource {
   std::string name;  ///< likewise: "layers.3.qkv_bias", "final_norm"
   std::vector<StoredPart> parts;
+  float offset = 0.0f;              ///< added to each number, in float32
   bool is_norm = false;             ///< a norm's weights, as opposed to a bias
   bool is_float = false;            ///< kept as float32 whatever activations are
   std::vector<SourceRange> ranges;  ///< that a rank has of it; empty: all

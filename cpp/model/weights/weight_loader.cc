@@ -156,8 +156,9 @@ std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) cons
     for (const auto& [first, count] : own_numbers(source, p)) {
       for (int64_t i = first; i < first + count; ++i) {
         const int64_t element = part.offset + i;
-        out.push_back(number_at(tensor, element));
-        if (!std::isfinite(out.back())) refuse_number(part.name, element, out.back());
+        const float number = number_at(tensor, element);
+        if (!std::isfinite(number)) refuse_number(part.name, element, number);
+        out.push_back(source.offset == 0.0f ? number : number + source.offset);
       }
     }
   }

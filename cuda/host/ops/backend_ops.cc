@@ -41,12 +41,18 @@ void CudaBackend::run_embed(const PackedWeight& table, int32_t first, int32_t co
 
 const CudaBackend::RopeFrequencies& CudaBackend::frequencies(const RopeSpec& spec) {
   for (const RopeFrequencies& known : rope_frequencies_) {
-    if (known.inv_freq == spec.inv_freq && known.axes == spec.axes) return known;
+    if (known.inv_freq == spec.inv_freq && known.long_inv_freq == spec.long_inv_freq &&
+        known.axes == spec.axes) {
+      return known;
+    }
   }
   HEADRACE_CHECK(!graphs_.recording());
-  const size_t bytes = spec.inv_freq.size() * sizeof(float);
-  RopeFrequencies added{spec.inv_freq, spec.axes, memory_.allocate(bytes + spec.axes.size())};
-  upload(spec.inv_freq.data(), added.device.data, bytes);
+  std::vector<float> numbers = spec.inv_freq;
+  numbers.insert(numbers.end(), spec.long_inv_freq.begin(), spec.long_inv_freq.end());
+  const size_t bytes = numbers.size() * sizeof(float);
+  RopeFrequencies added{spec.inv_freq, spec.long_inv_freq, spec.axes,
+                        memory_.allocate(bytes + spec.axes.size())};
+  upload(numbers.data(), added.device.data, bytes);
   if (!spec.axes.empty()) {
     auto* const behind = static_cast<std::byte*>(added.device.data) + bytes;
     upload(spec.axes.data(), behind, spec.axes.size());
@@ -63,23 +69,28 @@ void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
   HEADRACE_CHECK(spec.axes.empty() ||
                      (spec.axes.size() == spec.inv_freq.size() && std::ranges::max(spec.axes) <= 2),
                  spec.axes.size());
+  HEADRACE_CHECK(spec.long_inv_freq.empty() || spec.long_inv_freq.size() == spec.inv_freq.size(),
+                 spec.long_inv_freq.size());
   HEADRACE_CHECK(
       out.rows() == step_.rows && out.cols() == spec.rotary_dim && out.dtype == DType::kF32,
       out.rows(), " x ", out.cols());
   const RopeFrequencies& known = frequencies(spec);
   const auto* const inv_freq = static_cast<const float*>(known.device.data);
+  const float* const long_inv_freq =
+      spec.long_inv_freq.empty() ? nullptr : inv_freq + spec.inv_freq.size();
   // Without positions on axes of their own, those of a row are its position.
   const uint8_t* const axes = step_.axis_positions == nullptr ? nullptr : known.device_axes;
   const int32_t* const axis_positions = axes == nullptr ? nullptr : step_.axis_positions;
   graphs_.note("rope_table", inv_freq, spec.rotary_dim, spec.attention_factor,
-               spec.dynamic_original_max, spec.dynamic_base, spec.dynamic_factor, out,
-               step_.positions, step_.rope_lens, axis_positions, axes);
+               spec.dynamic_original_max, spec.dynamic_base, spec.dynamic_factor, long_inv_freq,
+               out, step_.positions, step_.rope_lens, axis_positions, axes);
   launch(cuda::rope_table, {.angles = {.inv_freq = inv_freq,
                                        .rotary_dim = spec.rotary_dim,
                                        .attention_factor = spec.attention_factor,
                                        .dynamic_original_max = spec.dynamic_original_max,
                                        .dynamic_base = spec.dynamic_base,
-                                       .dynamic_factor = spec.dynamic_factor},
+                                       .dynamic_factor = spec.dynamic_factor,
+                                       .long_inv_freq = long_inv_freq},
                             .positions = step_.positions,
                             .rope_lens = step_.rope_lens,
                             .axis_positions = axis_positions,

@@ -141,23 +141,28 @@ TEST_P(RowKernels, RopeTableHasTheCpusBits) {
   spec.dynamic_original_max = 64;
   spec.dynamic_base = 10000.0;
   spec.dynamic_factor = 2.0;
+  const std::vector<float> long_inv_freq(spec.inv_freq.rbegin(), spec.inv_freq.rend());
   const DeviceArray<int32_t> positions = {0, 1, 77, 131071}, lens = {64, 65, 130, 131072};
-  const DeviceArray<float> inv_freq(spec.inv_freq), table(4 * 80);
-  std::vector<float> want(80);
-  rope_table({.angles = {inv_freq.data(), 80, 1.25f, 64, 10000.0, 2.0},
-              .positions = positions.data(),
-              .rope_lens = lens.data(),
-              .rows = 4,
-              .out = table.data(),
-              .out_stride = 80},
-             nullptr);
-  const auto out = table.values();
-  for (size_t row = 0; row < 4; ++row) {
-    const int32_t position = positions.data()[row];
-    rope_angles(spec, {position, position, position}, lens.data()[row], want.data());
-    EXPECT_EQ(std::vector<float>(out.begin() + static_cast<ptrdiff_t>(row) * 80,
-                                 out.begin() + static_cast<ptrdiff_t>(row + 1) * 80),
-              want);
+  const DeviceArray<float> inv_freq(spec.inv_freq), device_long(long_inv_freq), table(4 * 80);
+  for (const bool is_long : {false, true}) {
+    if (is_long) spec.long_inv_freq = long_inv_freq;
+    std::vector<float> want(80);
+    rope_table({.angles = {inv_freq.data(), 80, 1.25f, 64, 10000.0, 2.0,
+                           is_long ? device_long.data() : nullptr},
+                .positions = positions.data(),
+                .rope_lens = lens.data(),
+                .rows = 4,
+                .out = table.data(),
+                .out_stride = 80},
+               nullptr);
+    const auto out = table.values();
+    for (size_t row = 0; row < 4; ++row) {
+      const int32_t position = positions.data()[row];
+      rope_angles(spec, {position, position, position}, lens.data()[row], want.data());
+      EXPECT_EQ(std::vector<float>(out.begin() + static_cast<ptrdiff_t>(row) * 80,
+                                   out.begin() + static_cast<ptrdiff_t>(row + 1) * 80),
+                want);
+    }
   }
 }
 

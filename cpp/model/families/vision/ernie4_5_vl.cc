@@ -147,7 +147,7 @@ VisionConfig read_ernie_tower(ConfigReader& reader, ConfigReader& model,
   model.require("use_temporal_conv", true);
   out.activation = read_activation(reader, "quick_gelu");
   out.norm_eps = static_cast<float>(reader.number("rms_norm_eps", 1e-6, 1e-12, 1.0));
-  out.out_norm_eps = config.rms_norm_eps;
+  out.out_norm_eps = config.norm.eps;
   // How Paddle trained and runs it.
   std::vector<std::string_view> harmless =
       harmless_tower_keys({"spatial_patch_size", "attn_sep", "pp_data_balance", "vit_first_fwd_bsz",
@@ -240,10 +240,10 @@ Family family_of(std::string_view model_type) {
                        .num_heads = 20,
                        .num_kv_heads = 4,
                        .max_position_embeddings = 131072,
-                       .rms_norm_eps = 1e-5,
+                       .norm_eps = 1e-5,
                        .rope_theta = 500000.0,
                        .tie_word_embeddings = true},
-          .rope_style = RopeStyle::kInterleaved,
+          .rope = {.style = RopeStyle::kInterleaved},
           .has_paddle_layout = true,
           .head_if_stored = true,
           .read = read_ernie_text,

@@ -116,7 +116,7 @@ constexpr FamilyDefaults kDefaults{.vocab_size = 152064,
                                    .num_layers = 80,
                                    .num_heads = 64,
                                    .num_kv_heads = 8,
-                                   .rms_norm_eps = 1e-5,
+                                   .norm_eps = 1e-5,
                                    .rope_theta = 1e6};
 
 }  // namespace

@@ -95,11 +95,11 @@ TEST(Config, Llama) {
   EXPECT_EQ(c.num_kv_heads, 8);
   EXPECT_EQ(c.head_dim, 64);
   EXPECT_EQ(c.max_position_embeddings, 131072);
-  EXPECT_FLOAT_EQ(c.rms_norm_eps, 1e-5f);
+  EXPECT_FLOAT_EQ(c.norm.eps, 1e-5f);
   EXPECT_TRUE(c.tie_word_embeddings);
   EXPECT_FALSE(c.qkv_bias || c.o_bias || c.mlp_bias || c.qk_norm);
-  EXPECT_EQ(c.rope.style, RopeStyle::kNeox);
-  EXPECT_EQ(c.rope.rotary_dim, 64);
+  EXPECT_EQ(c.ropes[0].style, RopeStyle::kNeox);
+  EXPECT_EQ(c.ropes[0].rotary_dim, 64);
   EXPECT_EQ(c.checkpoint_dtype, DType::kBF16);
   EXPECT_EQ(c.eos_token_ids, (std::vector<int32_t>{128001, 128008, 128009}));
   EXPECT_EQ(c.layer_window, std::vector<int32_t>(16, 0));
@@ -167,7 +167,7 @@ TEST(Config, Qwen3NormsQueriesAndKeys) {
 
 TEST(Config, ErnieInterleavesAndKnowsPaddlesKeys) {
   const ModelConfig c = parse(published("ernie4_5"));
-  EXPECT_EQ(c.rope.style, RopeStyle::kInterleaved);
+  EXPECT_EQ(c.ropes[0].style, RopeStyle::kInterleaved);
   EXPECT_EQ(c.layout, CheckpointLayout::kPaddle);
   const ModelConfig biased = parse(changed("ernie4_5", "use_bias", true));
   EXPECT_TRUE(biased.qkv_bias && biased.o_bias && biased.mlp_bias);
@@ -188,8 +188,8 @@ TEST(Config, DefaultsOfEachFamily) {
   EXPECT_EQ(ernie.head_dim, 128);
   EXPECT_EQ(ernie.num_kv_heads, 2);
   EXPECT_TRUE(ernie.tie_word_embeddings);
-  EXPECT_FLOAT_EQ(ernie.rms_norm_eps, 1e-5f);
-  EXPECT_FLOAT_EQ(ernie.rope.inv_freq[1], std::pow(500000.0f, -2.0f / 128));
+  EXPECT_FLOAT_EQ(ernie.norm.eps, 1e-5f);
+  EXPECT_FLOAT_EQ(ernie.ropes[0].inv_freq[1], std::pow(500000.0f, -2.0f / 128));
   EXPECT_EQ(bare("llama").architecture, "LlamaForCausalLM");
 }
 
@@ -269,7 +269,7 @@ std::vector<BadKey> bad_keys() {
       {"Architecture", "llama", "architectures", Json::array({"LlamaForSequenceClassification"}),
        unsupported},
       {"ArchitectureText", "llama", "architectures", "LlamaForCausalLM", corrupt},
-      {"Activation", "llama", "hidden_act", "gelu", unsupported},
+      {"Activation", "llama", "hidden_act", "relu", unsupported},
       {"TensorParallelTraining", "llama", "pretraining_tp", 2, unsupported},
       {"Interleaved", "llama", "rope_interleaved", true, unsupported},
       {"PartialRotary", "llama", "partial_rotary_factor", 0.5, unsupported},

@@ -94,7 +94,7 @@ TEST(MoeConfig, Ernie) {
   EXPECT_TRUE(c.moe.has_correction);
   EXPECT_EQ(c.moe.sparse_layers, (Layers{false, true, true, true}));
   EXPECT_EQ(c.head_dim, 128);
-  EXPECT_EQ(c.rope.style, RopeStyle::kInterleaved);
+  EXPECT_EQ(c.ropes[0].style, RopeStyle::kInterleaved);
   EXPECT_TRUE(c.tie_word_embeddings);
   EXPECT_EQ(parse(changed("ernie4_5_moe", "moe_num_shared_experts", 0)).moe.shared_width, 0);
   EXPECT_FLOAT_EQ(parse(changed("ernie4_5_moe", "moe_norm_min", 0.5)).moe.router.norm_min, 0.5f);
@@ -139,7 +139,7 @@ TEST(MoeConfig, Qwen3) {
   EXPECT_EQ(c.moe.sparse_layers, Layers(4, true));
   EXPECT_TRUE(c.qk_norm);
   EXPECT_FALSE(c.qkv_bias);
-  EXPECT_EQ(c.rope.style, RopeStyle::kNeox);
+  EXPECT_EQ(c.ropes[0].style, RopeStyle::kNeox);
   EXPECT_EQ(parse(without("qwen3_moe", "head_dim")).head_dim, 64);  // unlike qwen3's 128
   EXPECT_TRUE(parse(changed("qwen3_moe", "attention_bias", true)).o_bias);
   EXPECT_FALSE(parse(without("qwen3_moe", "norm_topk_prob")).moe.router.normalize);
@@ -222,8 +222,8 @@ TEST(MoeConfig, Defaults) {
   EXPECT_EQ(qwen2.moe.router.num_experts, 60);
   const ModelConfig mixtral = bare("mixtral");
   EXPECT_EQ(mixtral.num_kv_heads, 8);
-  EXPECT_FLOAT_EQ(mixtral.rms_norm_eps, 1e-5f);
-  EXPECT_FLOAT_EQ(mixtral.rope.inv_freq[1], std::pow(1e6f, -2.0f / 128));
+  EXPECT_FLOAT_EQ(mixtral.norm.eps, 1e-5f);
+  EXPECT_FLOAT_EQ(mixtral.ropes[0].inv_freq[1], std::pow(1e6f, -2.0f / 128));
   EXPECT_EQ(mixtral.moe.expert_width, 14336);
 }
 
