@@ -1,5 +1,7 @@
 #include "backend/checks/op_checks_attention.h"
 
+#include <cmath>
+
 #include "base/check.h"
 #include "base/checked_math.h"
 
@@ -31,10 +33,11 @@ void check_blocks(const StepBatch& batch, const KvCache& cache, int32_t group, c
   }
 }
 
-void check_norm(const TensorView& weight, int32_t head_dim) {
+void check_norm(const TensorView& weight, DType act, const QkvSpec& spec, int32_t num_heads) {
   if (weight.data == nullptr) return;
-  HEADRACE_CHECK(weight.dtype == DType::kF32 && weight.shape.elements() == head_dim,
-                 weight.shape.elements());
+  HEADRACE_CHECK(weight.dtype == act || weight.dtype == DType::kF32, dtype_name(weight.dtype));
+  const int64_t heads = spec.norm == QkNorm::kRow ? num_heads : 1;
+  HEADRACE_CHECK(weight.shape.elements() == heads * spec.head_dim, weight.shape.elements());
 }
 
 }  // namespace
@@ -49,7 +52,8 @@ void check_cache_layout(const CacheLayout& layout, int32_t num_blocks) {
   HEADRACE_CHECK(layout.block_size >= 16 && layout.block_size % 16 == 0, layout.block_size);
   const PagedRows& rows = layout.groups.front().rows;
   HEADRACE_CHECK(rows.num_kv_heads > 0, rows.num_kv_heads);
-  HEADRACE_CHECK(rows.key_dim >= 16 && rows.key_dim <= 256 && rows.key_dim % 16 == 0, rows.key_dim);
+  HEADRACE_CHECK(rows.key_dim >= 16 && rows.key_dim <= kLargestHead && rows.key_dim % 16 == 0,
+                 rows.key_dim);
   HEADRACE_CHECK(rows.value_dim == rows.key_dim, rows.value_dim);
   HEADRACE_CHECK(storable_kv(rows.dtype), dtype_name(rows.dtype));
   for (const CacheGroup& group : layout.groups) {
@@ -77,6 +81,22 @@ void check_cache_use(const StepBatch& batch, const KvCache& cache, const CacheUs
                  cache.layout().num_layers());
 }
 
+void check_qkv_spec(const QkvSpec& spec, DType act) {
+  check_norm(spec.q_norm, act, spec, spec.num_heads);
+  check_norm(spec.k_norm, act, spec, spec.num_kv_heads);
+  HEADRACE_CHECK(std::isfinite(spec.q_factor.beta) &&
+                     (spec.q_factor.beta == 0.0f || spec.q_factor.original > 0),
+                 spec.q_factor.beta, " and ", spec.q_factor.original);
+}
+
+void check_attention_spec(const AttentionSpec& spec) {
+  HEADRACE_CHECK(spec.window >= 0 && (spec.causal || spec.window == 0), spec.window);
+  HEADRACE_CHECK(spec.soft_cap >= 0.0f && std::isfinite(spec.soft_cap), spec.soft_cap);
+  if (spec.sinks.data == nullptr) return;
+  HEADRACE_CHECK(spec.sinks.dtype == DType::kF32 && spec.sinks.shape.elements() == spec.num_heads,
+                 spec.sinks.shape.elements());
+}
+
 void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const QkvSpec& spec,
                          const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,
                          int32_t layer) {
@@ -87,8 +107,7 @@ void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const Qk
       rope.rotary_dim >= 0 && rope.rotary_dim % 2 == 0 && rope.rotary_dim <= spec.head_dim,
       rope.rotary_dim);
   if (rope.rotary_dim > 0) check_step_matrix(batch, rope_table, rope.rotary_dim);
-  check_norm(spec.q_norm, spec.head_dim);
-  check_norm(spec.k_norm, spec.head_dim);
+  check_qkv_spec(spec, DType::kF32);
   check_blocks(batch, cache, cache.layout().place(layer).group,
                [](const SeqSlice& seq) { return seq.start_pos; });
 }
@@ -99,7 +118,7 @@ void check_attention(const StepBatch& batch, const TensorView& q, const Attentio
   const int64_t cols = static_cast<int64_t>(spec.num_heads) * spec.head_dim;
   check_step_matrix(batch, q, cols);
   check_step_matrix(batch, out, cols);
-  HEADRACE_CHECK(spec.window >= 0 && (spec.causal || spec.window == 0), spec.window);
+  check_attention_spec(spec);
   const CachePlace& place = cache.layout().place(layer);
   if (place.slot > 0) return;
   check_blocks(batch, cache, place.group, [&](const SeqSlice& seq) {

@@ -17,6 +17,9 @@ struct CacheUse {
   int32_t num_heads, num_kv_heads, head_dim, layer;
 };
 void check_cache_use(const StepBatch& batch, const KvCache& cache, const CacheUse& use);
+/// What both say of norms, factors, caps and sinks, whose data may be anywhere.
+void check_qkv_spec(const QkvSpec& spec, DType act);
+void check_attention_spec(const AttentionSpec& spec);
 void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const QkvSpec& spec,
                          const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,
                          int32_t layer);

@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 
+#include "backend/contract/attention_op.h"
 #include "backend/contract/block_copy.h"
 #include "backend/contract/device_info.h"
 #include "backend/contract/experts_op.h"
@@ -40,30 +41,6 @@
 #include "tensor/tensor_view.h"
 
 namespace headrace {
-
-/// Heads of one layer and what happens to queries and keys before attention.
-struct QkvSpec {
-  int32_t num_heads = 0;     ///< nq, a multiple of nkv
-  int32_t num_kv_heads = 0;  ///< nkv
-  int32_t head_dim = 0;
-  /// [d] weights of a per-head RMS norm on q and k before RoPE (Qwen3), act dtype; data == null:
-  /// none.
-  TensorView q_norm, k_norm;
-  float norm_eps = 1e-6f;
-};
-
-struct AttentionSpec {
-  int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;
-  float scale = 1.0f;  ///< multiplies q . k
-  /// Row at position p sees keys at positions (p - window, p]; 0 = all of [0, p]. Block tables may
-  /// lack the blocks behind it that PagedRows::window names.
-  int32_t window = 0;
-  /// False: bidirectional. Every row sees all keys that its sequence has after this step, so that
-  /// what is to see each other must come in one step. REQUIRES then: window == 0.
-  bool causal = true;
-};
 
 /// What linear_add_rms_norm() works on, each as the two ops it stands for have it.
 struct LinearAddNorm {
@@ -258,17 +235,22 @@ class Backend {
   virtual void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
                     TensorView out) = 0;
 
-  /// qkv [T, (nq + 2*nkv)*d]: q heads, k heads, v heads of each row. Normalises q and k if the
-  /// spec says so, rotates both by `rope_table` [T, rotary_dim] (q in place), and writes k and v
-  /// of every row into `cache` at the step's positions, rounded to the cache's dtype. `layer`: its
-  /// number in the cache's layout. REQUIRES, as attention(): StepBatch::cache is `cache`.
+  /// qkv [T, (nq + 2*nkv)*d]: q heads, k heads, v heads of each row. Normalises q, k and v as the
+  /// spec says, rotates q and k by `rope_table` [T, rotary_dim] (empty if rotary_dim is 0: no
+  /// rotation), multiplies q by its position's factor, and writes k and v of every row into `cache`
+  /// at the step's positions, rounded to the cache's dtype. q stays in qkv; what is left of k and v
+  /// there is of no use. `layer`: its number in the cache's layout. Moves
+  /// T*(2*nq + 2*nkv)*d*act bytes, and what is cached. REQUIRES, as attention(): StepBatch::cache
+  /// is `cache`.
   virtual void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
                              TensorView rope_table, KvCache& cache, int32_t layer) = 0;
 
-  /// out [T, nq*d] = softmax(scale * q . K^T + mask) . V of each row over the keys and values
-  /// that `cache` holds for its sequence and `spec` lets it see. q is the first
-  /// nq*d columns of qkv. Mixed prefill chunks and decodes in one call. Keys are visited in tiles
-  /// anchored at position 0, merged in index order, whatever the block size.
+  /// out [T, nq*d] = softmax(l + mask) . V of each row over the keys and values that `cache` holds
+  /// for its sequence and `spec` lets it see, with l = scale * q . K^T, capped by soft_cap. A head
+  /// with a sink s adds e^s to its softmax's sum. q is the first nq*d columns of qkv. Mixed prefill
+  /// chunks and decodes in one call. Keys are visited in tiles anchored at position 0, merged in
+  /// index order, whatever the block size; the sink comes last. Moves 2*T*nq*d*act bytes, and each
+  /// sequence's visible keys and values as often as a backend's pieces of rows read them.
   virtual void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
                          int32_t layer, TensorView out) = 0;
 

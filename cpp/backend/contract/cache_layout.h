@@ -16,10 +16,13 @@
 
 namespace headrace {
 
+/// Largest head that caches, and the ops on them, take.
+inline constexpr int32_t kLargestHead = 512;
+
 /// A key and a value of each KV head for each token.
 struct PagedRows {
   int32_t num_kv_heads = 0;
-  int32_t key_dim = 0;  ///< multiple of 16, 16..256
+  int32_t key_dim = 0;  ///< multiple of 16, 16..kLargestHead
   int32_t value_dim = 0;
   /// kF32, kBF16 or kF16; kI8, kF8E4M3 or kU4 with a scale for each token and head.
   DType dtype = DType::kF32;

@@ -25,7 +25,8 @@
 // * an output element is one lane that adds p * v in ascending order of the keys the row sees; of a
 //   pair of which it sees one key it adds that one;
 // * every kSplitTokens positions the online softmax starts afresh, and the splits' results are
-//   merged in index order. Who computes a split, and when, changes nothing.
+//   merged in index order. Who computes a split, and when, changes nothing;
+// * a sink is added to the sum of all splits, at last.
 
 #include <stdint.h>
 
@@ -37,7 +38,9 @@ constexpr int kSplitTokens = 512;   ///< keys per independently computed partial
 constexpr int kMaxTaskRows = 32;    ///< query rows (positions x heads) of one attention task
 constexpr int kMaxTaskHeads = 8;    ///< KV heads of one attention task
 constexpr int kMaxJoinedGroup = 8;  ///< query heads of each of them, if there are several
-constexpr int kMaxHeadDim = 256;
+constexpr int kMaxHeadDim = 512;
+// A score of int8: words of a query times codes, as an int32.
+static_assert(kMaxHeadDim * int64_t{32767} * 127 <= INT32_MAX);
 
 constexpr int kScaleBytes = 4;  ///< what scales a token's key, or its value, of one head
 
@@ -56,13 +59,16 @@ struct KvLayerView {
 
 /// Normalises, rotates and stores one KV head of one row, and the query heads that use it.
 struct KvWriteTask {
-  float* queries;      ///< [num_queries][head_dim], rotated in place
-  float* key;          ///< [head_dim], rotated in place
-  const float* value;  ///< [head_dim]
+  float* queries;  ///< [num_queries][head_dim], rotated in place
+  float* key;      ///< [head_dim], rotated in place
+  float* value;    ///< [head_dim], normalised in place
   int32_t num_queries;
   const float* q_norm;  ///< [head_dim] or null
   const float* k_norm;
+  bool norms_rotated;  ///< these norms come after the rotation
+  bool v_norm;         ///< a norm without a weight
   float norm_eps;
+  float q_factor;        ///< of the queries, at last
   const float* cos_sin;  ///< [rotary_dim / 2] cosines, then sines
   int32_t rotary_dim;
   bool interleaved;
@@ -85,6 +91,9 @@ struct AttentionTask {
   bool causal;           ///< a row sees none behind its own position; else all to the end
   int32_t window;        ///< 0: none
   float scale;
+  float soft_cap;  ///< of scores; 0: none
+  /// Of the heads, or null. Not a part of partial results.
+  const float* sinks;
   const KvLayerView* cache;
   const int32_t* blocks;  ///< the sequence's block table
   int32_t kv_head;        ///< the first
@@ -124,6 +133,7 @@ struct MergeTask {
   int32_t num_positions;
   int32_t num_heads;
   int32_t head_dim;
+  const float* sinks;  ///< of these heads, or null
   float* out;
   int64_t out_stride;
 };

@@ -45,13 +45,13 @@ class ReferenceKvCache final : public ArrayKvCache {
   Backend::Buffer memory_;
 };
 
-void normalize(float* head, int32_t dim, const TensorView& weight, float eps) {
-  if (weight.data == nullptr) return;
+/// `weight` null: 1.
+void normalize(float* x, int32_t count, const float* weight, float eps) {
   double sum = 0.0;
-  for (int32_t i = 0; i < dim; ++i) sum += static_cast<double>(head[i]) * head[i];
-  const double factor = 1.0 / std::sqrt(sum / dim + static_cast<double>(eps));
-  for (int32_t i = 0; i < dim; ++i) {
-    head[i] = static_cast<float>(head[i] * factor * weight.as<float>()[i]);
+  for (int32_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * x[i];
+  const double factor = 1.0 / std::sqrt(sum / count + static_cast<double>(eps));
+  for (int32_t i = 0; i < count; ++i) {
+    x[i] = static_cast<float>(x[i] * factor * (weight == nullptr ? 1.0 : double{weight[i]}));
   }
 }
 
@@ -100,17 +100,34 @@ void quantize(DType dtype, int32_t d, const float* x, float* out) {
   }
 }
 
-void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const float* table,
-               DType dtype, float* slot) {
+/// Norms and rotations of a row's queries, or of its keys.
+void prepare(float* x, int32_t heads, const QkvSpec& spec, const TensorView& norm,
+             const RopeSpec& rope, const float* table) {
+  const int32_t d = spec.head_dim;
+  const float* weight = norm.data == nullptr ? nullptr : norm.as<float>();
+  const auto normalize_heads = [&](QkNorm when) {
+    if (weight == nullptr || spec.norm != when) return;
+    for (int32_t h = 0; h < heads; ++h) normalize(x + h * d, d, weight, spec.norm_eps);
+  };
+  if (weight != nullptr && spec.norm == QkNorm::kRow) {
+    normalize(x, heads * d, weight, spec.norm_eps);
+  }
+  normalize_heads(QkNorm::kHead);
+  for (int32_t h = 0; h < heads; ++h) rotate(x + h * d, rope, table);
+  normalize_heads(QkNorm::kHeadAfterRope);
+}
+
+void write_row(float* qkv, int32_t position, const QkvSpec& spec, const RopeSpec& rope,
+               const float* table, DType dtype, float* slot) {
   const int32_t d = spec.head_dim;
   float* k = qkv + spec.num_heads * d;
-  for (int32_t h = 0; h < spec.num_heads; ++h) {
-    normalize(qkv + h * d, d, spec.q_norm, spec.norm_eps);
-    rotate(qkv + h * d, rope, table);
-  }
-  for (int32_t h = 0; h < spec.num_kv_heads; ++h) {
-    normalize(k + h * d, d, spec.k_norm, spec.norm_eps);
-    rotate(k + h * d, rope, table);
+  float* v = k + spec.num_kv_heads * d;
+  prepare(qkv, spec.num_heads, spec, spec.q_norm, rope, table);
+  prepare(k, spec.num_kv_heads, spec, spec.k_norm, rope, table);
+  const float factor = spec.q_factor.at(position);
+  for (int32_t i = 0; i < spec.num_heads * d; ++i) qkv[i] *= factor;
+  for (int32_t h = 0; spec.v_norm && h < spec.num_kv_heads; ++h) {
+    normalize(v + h * d, d, nullptr, spec.norm_eps);
   }
   for (int32_t h = 0; h < 2 * spec.num_kv_heads; ++h) {
     if (dtype == DType::kI8 || dtype == DType::kU4) {
@@ -125,20 +142,28 @@ void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const floa
   }
 }
 
-/// One head of a row that sees [first, end): `keys(p)` and `values(p)` give the head's key and
+/// Head `h` of a row that sees [first, end): `keys(p)` and `values(p)` give the head's key and
 /// value at position p.
 template <class Keys, class Values>
-void attend(const float* query, int32_t d, double scale, int32_t first, int32_t end,
+void attend(const float* query, const AttentionSpec& spec, int32_t h, int32_t first, int32_t end,
             const Keys& keys, const Values& values, float* out) {
+  const int32_t d = spec.head_dim;
+  const double scale = spec.scale, cap = spec.soft_cap;
   std::vector<double> scores;
   for (int32_t p = first; p < end; ++p) {
     const float* key = keys(p);
     double dot = 0.0;
     for (int32_t j = 0; j < d; ++j) dot += static_cast<double>(query[j]) * key[j];
-    scores.push_back(dot * scale);
+    const double score = dot * scale;
+    scores.push_back(cap > 0.0 ? cap * std::tanh(score / cap) : score);
   }
-  const double largest = *std::max_element(scores.begin(), scores.end());
+  double largest = *std::max_element(scores.begin(), scores.end());
   double total = 0.0;
+  if (spec.sinks.data != nullptr) {
+    const double sink = spec.sinks.as<float>()[h];
+    largest = std::max(largest, sink);
+    total = std::exp(sink - largest);
+  }
   std::vector<double> sums(static_cast<size_t>(d), 0.0);
   for (int32_t p = first; p < end; ++p) {
     const double weight = std::exp(scores[static_cast<size_t>(p - first)] - largest);
@@ -183,7 +208,8 @@ void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSp
   for (const SeqSlice& seq : batch.seqs) {
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const int32_t row = seq.first_row + i;
-      write_row(qkv.row<float>(row), spec, rope, rope_table.row<float>(row), cache.rows().dtype,
+      write_row(qkv.row<float>(row), batch.positions[static_cast<size_t>(row)], spec, rope,
+                rope_table.row<float>(row), cache.rows().dtype,
                 slots.at(layer, seq, seq.start_pos + i));
     }
   }
@@ -203,7 +229,7 @@ void reference_attention(const StepBatch& batch, TensorView q, const AttentionSp
       for (int32_t h = 0; h < spec.num_heads; ++h) {
         const int32_t kv_head = h / (spec.num_heads / spec.num_kv_heads);
         attend(
-            q.row<float>(row) + h * d, d, static_cast<double>(spec.scale), first, end,
+            q.row<float>(row) + h * d, spec, h, first, end,
             [&](int32_t p) { return slots.at(layer, seq, p) + kv_head * d; },
             [&](int32_t p) { return slots.at(layer, seq, p) + (spec.num_kv_heads + kv_head) * d; },
             out.row<float>(row) + h * d);

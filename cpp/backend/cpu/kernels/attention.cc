@@ -72,8 +72,10 @@ void attend_block(const Tile& tile, const float* q, const Visible* visible, floa
   const BlockView view = view_of(visible, Rows, Products::kValueStep);
   if (view.any.first >= view.any.end) return;
   const int head_dim = tile.head_dim;
-  score_keys<Products, Rows>(tile, q, view.any.first / kKvLanes * kKvLanes,
-                             (view.any.end + kKvLanes - 1) / kKvLanes * kKvLanes, scores);
+  const int first = view.any.first / kKvLanes * kKvLanes;
+  const int end = (view.any.end + kKvLanes - 1) / kKvLanes * kKvLanes;
+  score_keys<Products, Rows>(tile, q, first, end, scores);
+  if (tile.cap > 0.0f) cap_scores(scores, Rows, first, end, tile.cap);
   typename Products::Weights weights;
   update_softmax(scores, visible, Rows, running, head_dim);
   for (int r = 0; r < Rows; ++r) {
@@ -128,6 +130,7 @@ Tile locate(const AttentionTask& task, int kv_head, int64_t start, int64_t first
   const bool last = kv_head + 1 == task.kv_head + task.num_kv_heads;
   Tile tile{};
   tile.head_dim = cache.head_dim;
+  tile.cap = task.soft_cap * kLog2E;
   GroupCursor group(cache, task.blocks, start);
   for (int g = 0; g < kTileGroups; ++g, group.advance()) {
     const int64_t position = start + g * kKvLanes;
@@ -207,7 +210,6 @@ void attend_split(const AttentionTask& task, int64_t split, float* q, float* sco
 /// Scales the queries and lays them out by register blocks.
 template <class Products>
 void pack_queries(const AttentionTask& task, float* q) {
-  constexpr float kLog2E = 0x1.715476p+0f;
   const int head_dim = task.cache->head_dim;
   const RowBlocks blocks(task);
   const F32 scale = set1(task.scale * kLog2E);
@@ -243,7 +245,8 @@ void attend(const AttentionTask& task) {
     attend_split<Products>(task, split, q, scores, part);
     merge_partial(whole, part, head_dim, rows);
   }
-  write_output(whole, head_dim, task.num_positions, task.num_heads, task.out, task.out_stride);
+  write_output(whole, head_dim, task.num_positions, task.num_heads, task.sinks, task.out,
+               task.out_stride);
 }
 
 /// Of a partial result, what belongs to the rows from `row` on.
@@ -260,7 +263,7 @@ void merge(const MergeTask& task) {
   };
   const Partial whole = partial(0);
   for (int i = 1; i < task.num_splits; ++i) merge_partial(whole, partial(i), d, rows);
-  write_output(whole, d, task.num_positions, task.num_heads, task.out, task.out_stride);
+  write_output(whole, d, task.num_positions, task.num_heads, task.sinks, task.out, task.out_stride);
 }
 
 }  // namespace

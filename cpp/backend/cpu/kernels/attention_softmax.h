@@ -8,6 +8,7 @@
 namespace headrace::HEADRACE_ISA {
 namespace {
 
+constexpr float kLog2E = 0x1.715476p+0f;
 constexpr float kNever = -__builtin_inff();
 /// How far a score may lie above the row's reference before what was summed is rescaled. A
 /// probability is at most 2 to this power then; its relative error is the same.
@@ -49,6 +50,16 @@ float exp2_of(float x) {
   float lanes[kLanes];
   store(lanes, exp2(set1(x)));
   return lanes[0];
+}
+
+/// Caps the scores in lanes [first, end), whole vectors, of `rows` rows.
+void cap_scores(float* scores, int rows, int first, int end, float cap) {
+  const F32 inverse = set1(1.0f / cap), factor = set1(cap);
+  for (int r = 0; r < rows; ++r, scores += kTileTokens) {
+    for (int i = first; i < end; i += kLanes) {
+      store(scores + i, mul(tanh(mul(load(scores + i), inverse)), factor));
+    }
+  }
 }
 
 /// Scores of the vector at `lane`; -inf for keys that the row does not see.
@@ -162,10 +173,23 @@ void merge_partial(const Partial& into, const Partial& from, int head_dim, int r
   }
 }
 
+/// What a row's sums are multiplied by, with a sink beside its keys.
+float factor_with_sink(float reference, float total, float sink) {
+  const float score = sink * kLog2E;
+  const float top = score > reference ? score : reference;
+  const float factor = exp2_of(reference - top);
+  return factor / (total * factor + exp2_of(score - top));
+}
+
+/// `sinks`: of the heads, or null.
 void write_output(const Partial& partial, int head_dim, int num_positions, int num_heads,
-                  float* out, int64_t out_stride) {
+                  const float* sinks, float* out, int64_t out_stride) {
   for (int r = 0; r < num_positions * num_heads; ++r) {
-    const F32 inverse = div(set1(1.0f), set1(partial.totals[r]));
+    const float total = partial.totals[r];
+    const F32 inverse =
+        sinks == nullptr
+            ? div(set1(1.0f), set1(total))
+            : set1(factor_with_sink(partial.references[r], total, sinks[r % num_heads]));
     const float* sums = partial.sums + static_cast<int64_t>(r) * head_dim;
     float* to = out + r / num_heads * out_stride + static_cast<int64_t>(r % num_heads) * head_dim;
     for (int i = 0; i < head_dim; i += kLanes) store(to + i, mul(load(sums + i), inverse));

@@ -38,6 +38,7 @@ struct Tile {
   const uint8_t* key_scales[kTileGroups];
   const uint8_t* value_scales[kTileGroups];
   int head_dim;
+  float cap;  ///< of scores, in units of log 2; 0: none
 };
 
 /// Lanes [first, end) of the tile that a row sees; none if first >= end.

@@ -7,13 +7,15 @@
 namespace headrace::HEADRACE_ISA {
 namespace {
 
+/// `weight` null: 1.
 void normalize(float* x, const float* weight, float eps, int head_dim) {
   F32 squares = zero();
   for (int i = 0; i < head_dim; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
   const F32 mean = div(set1(reduce_add(squares)), set1(static_cast<float>(head_dim)));
   const F32 factor = div(set1(1.0f), sqrt(add(mean, set1(eps))));
   for (int i = 0; i < head_dim; i += kLanes) {
-    store(x + i, mul(mul(load(x + i), factor), load(weight + i)));
+    const F32 y = mul(load(x + i), factor);
+    store(x + i, weight == nullptr ? y : mul(y, load(weight + i)));
   }
 }
 
@@ -52,19 +54,27 @@ void rotate_pairs(float* x, const float* cos_sin, int half) {
 }
 
 void prepare_head(float* x, const float* norm, const KvWriteTask& task) {
-  if (norm != nullptr) normalize(x, norm, task.norm_eps, task.cache->head_dim);
+  const int head_dim = task.cache->head_dim;
+  if (norm != nullptr && !task.norms_rotated) normalize(x, norm, task.norm_eps, head_dim);
   if (task.interleaved) {
     rotate_pairs(x, task.cos_sin, task.rotary_dim / 2);
   } else {
     rotate_halves(x, task.cos_sin, task.rotary_dim / 2);
   }
+  if (norm != nullptr && task.norms_rotated) normalize(x, norm, task.norm_eps, head_dim);
 }
 
 void prepare_heads(const KvWriteTask& task) {
+  const int head_dim = task.cache->head_dim;
   for (int i = 0; i < task.num_queries; ++i) {
-    prepare_head(task.queries + static_cast<int64_t>(i) * task.cache->head_dim, task.q_norm, task);
+    float* const query = task.queries + static_cast<int64_t>(i) * head_dim;
+    prepare_head(query, task.q_norm, task);
+    if (task.q_factor == 1.0f) continue;
+    const F32 factor = set1(task.q_factor);
+    for (int j = 0; j < head_dim; j += kLanes) store(query + j, mul(load(query + j), factor));
   }
   prepare_head(task.key, task.k_norm, task);
+  if (task.v_norm) normalize(task.value, nullptr, task.norm_eps, head_dim);
 }
 
 /// Where a token's 16-token group lies.

@@ -9,6 +9,8 @@
 namespace headrace {
 namespace {
 
+static_assert(kMaxHeadDim == kLargestHead);
+
 /// Partial results are worth keeping up to this much memory.
 constexpr int64_t kMaxPartialFloats = int64_t{16} << 20;
 
@@ -166,6 +168,8 @@ class AttentionRun {
     task.causal = spec_.causal;
     task.window = spec_.window;
     task.scale = spec_.scale;
+    task.soft_cap = spec_.soft_cap;
+    if (spec_.sinks.data != nullptr) task.sinks = spec_.sinks.as<float>() + unit.first_head;
     task.cache = place.layer;
     task.blocks = unit.seq->blocks[group_].data();
     task.kv_head = place.head;
@@ -206,6 +210,7 @@ class AttentionRun {
             .num_positions = unit.num_rows,
             .num_heads = heads,
             .head_dim = spec_.head_dim,
+            .sinks = whole.sinks == nullptr ? nullptr : whole.sinks + part * heads,
             .out = whole.out + int64_t{part} * heads * spec_.head_dim,
             .out_stride = whole.out_stride};
   }

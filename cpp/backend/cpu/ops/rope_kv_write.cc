@@ -22,6 +22,10 @@ void find_places(const StepBatch& step, int32_t group, int32_t block_size, Place
   }
 }
 
+const float* weight_of(const TensorView& norm) {
+  return norm.data == nullptr ? nullptr : norm.as<float>();
+}
+
 }  // namespace
 
 void CpuBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
@@ -37,8 +41,17 @@ void CpuBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSp
   const int64_t d = spec.head_dim;
   KvWriteTask common{};
   common.num_queries = group;
-  common.q_norm = spec.q_norm.data == nullptr ? nullptr : spec.q_norm.as<float>();
-  common.k_norm = spec.k_norm.data == nullptr ? nullptr : spec.k_norm.as<float>();
+  if (spec.norm == QkNorm::kRow) {
+    const TensorView q = qkv.columns(0, spec.num_heads * d);
+    const TensorView k = qkv.columns(spec.num_heads * d, heads * d);
+    if (spec.q_norm.data != nullptr) rms_norm(q, spec.q_norm, spec.norm_eps, q);
+    if (spec.k_norm.data != nullptr) rms_norm(k, spec.k_norm, spec.norm_eps, k);
+  } else {
+    common.q_norm = weight_of(spec.q_norm);
+    common.k_norm = weight_of(spec.k_norm);
+  }
+  common.norms_rotated = spec.norm == QkNorm::kHeadAfterRope;
+  common.v_norm = spec.v_norm;
   common.norm_eps = spec.norm_eps;
   common.rotary_dim = rope.rotary_dim;
   common.interleaved = rope.style == RopeStyle::kInterleaved;
@@ -56,6 +69,7 @@ void CpuBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSp
       task.key = x + (spec.num_heads + head) * d;
       task.value = x + (spec.num_heads + heads + head) * d;
       task.cos_sin = rope.rotary_dim > 0 ? rope_table.row<float>(row) : nullptr;
+      task.q_factor = spec.q_factor.at(step_.positions[static_cast<size_t>(row)]);
       task.block = places[row].block;
       task.slot = places[row].slot;
       format.write(task);
