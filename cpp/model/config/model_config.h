@@ -40,7 +40,9 @@ inline constexpr int32_t kNoRope = -1;
 
 /// A decoder's shape and mathematics, from config.json. Every field is range-checked.
 struct ModelConfig {
-  std::string model_type;    ///< e.g. "qwen3"
+  std::string model_type;  ///< e.g. "qwen3"
+  /// model_type of the model with pictures that this is the text model of (wrapper.h); else empty.
+  std::string wrapper;
   std::string architecture;  ///< e.g. "Qwen3ForCausalLM"
   /// What the config alone suggests; a checkpoint's tensor names decide (load/list_sources.h).
   CheckpointLayout layout = CheckpointLayout::kTorch;

@@ -8,14 +8,13 @@
 
 #include "base/check.h"
 #include "model/families/family.h"
+#include "model/families/wrapper.h"
 #include "model/sources/source_checker.h"
 #include "model/sources/stored_layers.h"
 
 namespace headrace {
 
 namespace {
-
-constexpr std::string_view kHead = "lm_head.weight";
 
 void number_sites(ModelSources& sources) {
   for (LayerSources& layer : sources.layers) {
@@ -99,6 +98,14 @@ TensorNaming detect_decoder(const Family& family, const ModelConfig& config,
 TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
   const Family* family = find_family(config.model_type);
   HEADRACE_CHECK(family != nullptr, config.model_type);
+  if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
+    TensorNaming out = detect_decoder(*family, config, checkpoint, wrapper->prefixes);
+    out.head = wrapper->heads.front();
+    for (const char* head : wrapper->heads) {
+      if (has_weight(checkpoint, head)) out.head = head;
+    }
+    return out;
+  }
   const VisionFamily* vision = family->vision;
   if (vision == nullptr) {
     return detect_decoder(*family, config, checkpoint, {"model.", "ernie.", ""});
@@ -116,13 +123,15 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
 }
 
 bool head_if_stored(const ModelConfig& config) {
+  if (!config.wrapper.empty()) return true;  // its tie_word_embeddings are at odds
   const Family* family = find_family(config.model_type);
   return family != nullptr && family->head_if_stored;
 }
 
 bool holds_head(const ModelConfig& config, const Checkpoint& checkpoint) {
-  const bool is_whole = !detect_naming(config, checkpoint).prefix.empty();
-  return (is_whole && !head_if_stored(config)) || has_weight(checkpoint, kHead);
+  const TensorNaming naming = detect_naming(config, checkpoint);
+  const bool is_whole = !naming.prefix.empty();
+  return (is_whole && !head_if_stored(config)) || has_weight(checkpoint, naming.head);
 }
 
 namespace {
@@ -159,9 +168,9 @@ bool is_same_matrix(const CheckpointTensor& embedding, const CheckpointTensor& h
 }  // namespace
 
 bool holds_other_head(const ModelConfig& config, const Checkpoint& checkpoint) {
-  const CheckpointTensor* head = checkpoint.find(kHead);
-  if (head == nullptr) return has_weight(checkpoint, kHead);
   const TensorNaming naming = detect_naming(config, checkpoint);
+  const CheckpointTensor* head = checkpoint.find(naming.head);
+  if (head == nullptr) return has_weight(checkpoint, naming.head);
   const CheckpointTensor* embedding = checkpoint.find(naming.prefix + "embed_tokens.weight");
   return embedding != nullptr && !is_same_matrix(*embedding, *head, naming.layout);
 }
@@ -169,6 +178,11 @@ bool holds_other_head(const ModelConfig& config, const Checkpoint& checkpoint) {
 TensorNaming likely_naming(const ModelConfig& config) {
   const Family* family = find_family(config.model_type);
   TensorNaming out{config.layout, config.layout == CheckpointLayout::kPaddle ? "ernie." : "model."};
+  if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
+    out.prefix = wrapper->prefixes.front();
+    out.head = wrapper->heads.front();
+    return out;
+  }
   if (family == nullptr || family->vision == nullptr) return out;
   if (out.layout == CheckpointLayout::kTorch) out.prefix = family->vision->text_prefixes.front();
   out.vision = family->vision->prefixes.front();
@@ -228,6 +242,9 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
       source->whole_inputs = config.stored_quantization.own_order && source->experts == 1;
     }
   }
+  if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
+    out.ignored.assign(wrapper->ignored.begin(), wrapper->ignored.end());
+  }
   if (config.uses_mtp) {
     HEADRACE_CHECK(family->list_mtp != nullptr, config.model_type);
     out.mtp = family->list_mtp(config, naming);
@@ -249,7 +266,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
                     .is_float = config.norm_offset != 0.0f};
   if (!config.tie_word_embeddings) {
     out.head = {.name = "head",
-                .parts = {{std::string(kHead), vocab}},
+                .parts = {{naming.head, vocab}},
                 .k = hidden,
                 .transposed = naming.layout == CheckpointLayout::kPaddle,
                 .quant = head_format(quantization),

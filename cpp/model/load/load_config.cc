@@ -11,6 +11,7 @@
 #include "model/config/config_text.h"
 #include "model/config/rope_keys.h"
 #include "model/families/family.h"
+#include "model/families/wrapper.h"
 #include "model/json/json.h"
 
 namespace headrace {
@@ -175,21 +176,49 @@ bool names_body(std::string_view name, std::string_view architecture) {
              architecture.substr(0, architecture.size() - kWhole.size());
 }
 
-std::string read_architecture(ConfigReader& reader, const Family& family) {
+std::string read_architecture(ConfigReader& reader,
+                              const std::vector<std::string_view>& architectures) {
   const JsonValue* list = reader.find("architectures");
   if (list == nullptr || (list->is_array() && list->empty())) {
-    return std::string(family.architectures.front());
+    return std::string(architectures.front());
   }
   if (!list->is_array()) reader.fail_value("architectures", "must be a list of names");
   for (const JsonValue& name : list->array()) {
     if (!name.is_string()) reader.fail_value("architectures", "must be a list of names");
-    for (const std::string_view known : family.architectures) {
+    for (const std::string_view known : architectures) {
       const auto& own = name.text();
       if (own == known || names_body(own, known)) return std::string(known);
     }
   }
   reader.fail_unsupported("architectures",
-                          str_cat("of this family the build runs ", family.architectures.front()));
+                          str_cat("of this family the build runs ", architectures.front()));
+}
+
+/// The keys of a text model that a model with pictures wraps: those of text_config, and of those
+/// around it the ones that may stand there.
+JsonValue text_keys(ConfigReader& outer, const Wrapper& wrapper) {
+  std::vector<std::string_view> harmless = wrapper.harmless_keys;
+  harmless.insert(harmless.end(), std::begin(kHarmlessKeys), std::end(kHarmlessKeys));
+  const JsonValue* text = outer.find("text_config");
+  if (text == nullptr || !text->is_object()) outer.fail_value("text_config", "must be an object");
+  JsonValue out = *text;
+  JsonValue::Object& keys = out.object();
+  if (!out.contains("model_type")) keys["model_type"] = std::string(wrapper.text_types.front());
+  ConfigReader inner(out, "config.json: text_config");
+  const std::string type = inner.text("model_type", "");
+  if (std::ranges::find(wrapper.text_types, type) == wrapper.text_types.end()) {
+    inner.fail_unsupported("model_type",
+                           str_cat("of this family the build runs ", wrapper.text_types.front()));
+  }
+  read_architecture(outer, wrapper.architectures);
+  keys.erase("architectures");
+  for (const char* key : {"dtype", "torch_dtype", "eos_token_id", "quantization_config",
+                          "compression_config", "tie_word_embeddings"}) {
+    const JsonValue* around = outer.find(key);
+    if (around != nullptr && !out.contains(key)) keys[key] = *around;
+  }
+  outer.refuse_unknown_keys(harmless);
+  return out;
 }
 
 int32_t size_of(ConfigReader& reader, const char* key, int32_t fallback, int64_t max) {
@@ -344,14 +373,18 @@ ModelConfig parse_model_config(const std::string& config_json,
                                const std::string& generation_config_json) {
   const JsonValue json = parse_json_object(config_json, "config.json", kConfigLimits);
   ConfigReader outer(json, "config.json");
-  const Family& family = read_family(outer);
-  const JsonValue keys = family.vision == nullptr ? json : flat_keys(json, *family.vision);
+  const Wrapper* wrapper = find_wrapper(outer.text("model_type", ""));
+  const JsonValue own = wrapper == nullptr ? json : text_keys(outer, *wrapper);
+  ConfigReader whole(own, "config.json");
+  const Family& family = read_family(whole);
+  const JsonValue keys = family.vision == nullptr ? own : flat_keys(own, *family.vision);
   ConfigReader reader(keys, "config.json");
   reader.find("model_type");
 
   ModelConfig config;
   config.model_type = family.model_type;
-  config.architecture = read_architecture(reader, family);
+  if (wrapper != nullptr) config.wrapper = wrapper->model_type;
+  config.architecture = read_architecture(reader, family.architectures);
   config.layout = likely_layout(reader, family);
   read_shape(reader, family.defaults, config);
   config.checkpoint_dtype = read_dtype(reader);
@@ -393,6 +426,7 @@ bool has_mtp(const ModelConfig& config) {
 std::vector<std::string> supported_model_types() {
   std::vector<std::string> names;
   for (const Family* family : all_families()) names.emplace_back(family->model_type);
+  for (const Wrapper& wrapper : all_wrappers()) names.emplace_back(wrapper.model_type);
   return names;
 }
 

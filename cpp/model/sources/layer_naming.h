@@ -23,6 +23,7 @@ struct TensorNaming {
   std::string prefix = "model.";
   ExpertLayout experts = ExpertLayout::kSeparate;
   std::string vision;  ///< before the tower's tensors, of a model that has one
+  std::string head = "lm_head.weight";
 };
 
 /// Makes the sources of one layer from what its modules are called.

@@ -58,7 +58,9 @@ struct ModelSources {
   int64_t adapter_parts = 1;
   std::optional<MtpSources> mtp;        ///< of ModelConfig::uses_mtp
   std::optional<VisionSources> vision;  ///< of ModelConfig::vision
-  RankPlace rank;                       ///< whose part they are (share_sources)
+  /// What the names of tensors of the checkpoint that the model has no place for begin with.
+  std::vector<std::string> ignored;
+  RankPlace rank;  ///< whose part they are (share_sources)
 
   std::vector<const MatrixSource*> matrices() const;
   std::vector<const VectorSource*> vectors() const;

@@ -1,5 +1,6 @@
 #include "model/sources/source_checker.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
@@ -33,12 +34,18 @@ class SourceChecker {
     expected_.insert(names.begin(), names.end());
   }
 
-  void refuse_others(bool tied) const {
+  void refuse_others(const std::vector<std::string>& ignored, bool tied) const {
     constexpr size_t kShownNames = 3;
     std::string names;
     size_t count = 0;
     for (const CheckpointTensor& tensor : checkpoint_.tensors()) {
-      if (expected_.contains(tensor.name) || is_ignored(tensor.name, tied)) continue;
+      const auto begins = [&](const std::string& prefix) {
+        return tensor.name.starts_with(prefix);
+      };
+      if (expected_.contains(tensor.name) || is_ignored(tensor.name, tied) ||
+          std::ranges::any_of(ignored, begins)) {
+        continue;
+      }
       if (++count <= kShownNames) names += (count > 1 ? ", " : "") + in_quotes(tensor.name);
     }
     if (count == 0) return;
@@ -49,9 +56,9 @@ class SourceChecker {
 
  private:
   static bool is_ignored(std::string_view name, bool tied) {
-    if (name.ends_with("rotary_emb.inv_freq")) return true;  // recomputed from the config
-    if (tied && name == "lm_head.weight") return true;       // a copy of the embedding
-    return is_mtp_tensor(name);                              // not part of the model proper
+    if (name.ends_with("rotary_emb.inv_freq")) return true;     // recomputed from the config
+    if (tied && name.ends_with("lm_head.weight")) return true;  // a copy of the embedding
+    return is_mtp_tensor(name);                                 // not part of the model proper
   }
 
   const Checkpoint& checkpoint_;
@@ -82,7 +89,7 @@ void check_sources(const ModelSources& sources, const Checkpoint& checkpoint) {
       checker.expect(part.name, part.shape.empty() ? std::vector<int64_t>{part.n} : part.shape);
     }
   }
-  checker.refuse_others(sources.head.empty());
+  checker.refuse_others(sources.ignored, sources.head.empty());
 }
 
 }  // namespace headrace
