@@ -126,6 +126,15 @@ class TimedBackend final : public Backend {
   void add(TensorView x, TensorView out) override {
     timed("add", [&] { inner_.add(x, out); });
   }
+  void scale(TensorView x, float factor) override {
+    timed("scale", [&] { inner_.scale(x, factor); });
+  }
+  void mul_sigmoid(TensorView gate, TensorView out) override {
+    timed("mul_sigmoid", [&] { inner_.mul_sigmoid(gate, out); });
+  }
+  void cap_logits(TensorView logits, float factor, float cap) override {
+    timed("cap_logits", [&] { inner_.cap_logits(logits, factor, cap); });
+  }
   void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override {
     timed("add_gated", [&] { inner_.add_gated(x, gate, delta, out); });
   }

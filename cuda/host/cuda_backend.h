@@ -95,6 +95,8 @@ class CudaBackend : public Backend {
   void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override;
   void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                     TensorView out) override;
+  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                  TensorView out) override;
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
   void linear_add_rms_norm(const LinearAddNorm& args) override;
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
@@ -104,6 +106,9 @@ class CudaBackend : public Backend {
              const RouterSpec& spec, TensorView ids, TensorView weights) override;
   void experts(const Experts& args) override;
   void add(TensorView x, TensorView out) override;
+  void scale(TensorView x, float factor) override;
+  void mul_sigmoid(TensorView gate, TensorView out) override;
+  void cap_logits(TensorView logits, float factor, float cap) override;
   void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override;
   void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
             TensorView out) override;
@@ -112,8 +117,6 @@ class CudaBackend : public Backend {
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
-  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
-                  TensorView out) override;
   void activate(Activation kind, TensorView x) override;
   void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override;
   void scatter_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;

@@ -1,5 +1,7 @@
 #include "backend/checks/op_checks.h"
+
 #include <algorithm>
+#include <cmath>
 
 #include "backend/checks/op_checks_attention.h"
 #include "backend/checks/tensor_checks.h"
@@ -85,11 +87,16 @@ void check_rope_table(const StepBatch& batch, const RopeSpec& spec, const Tensor
       out.rows(), " x ", out.cols());
 }
 
+void check_norm_weight(const TensorView& weight, int64_t n, DType act) {
+  if (weight.data == nullptr) return;
+  check_vector(weight, n, weight.dtype == DType::kF32 ? DType::kF32 : act);
+}
+
 void check_rms_norm(const TensorView& x, const TensorView& weight, const TensorView& out) {
   check_matrix(x);
   check_matrix(out);
   check_same_shape(x, out);
-  check_vector(weight, x.cols());
+  check_norm_weight(weight, x.cols());
 }
 
 void check_add_rms_norm(const TensorView& residual, const TensorView& delta,
@@ -98,6 +105,30 @@ void check_add_rms_norm(const TensorView& residual, const TensorView& delta,
   check_matrix(delta);
   check_same_shape(residual, delta);
   HEADRACE_CHECK(out.data != residual.data || out.rows() == 0);
+}
+
+void check_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
+                      const TensorView& out, DType act) {
+  check_matrix(x, x.shape[0], x.shape[1], act);
+  check_matrix(out, x.rows(), x.cols(), act);
+  check_vector(weight, x.cols(), act);
+  if (bias.data != nullptr) check_vector(bias, x.cols(), act);
+}
+
+void check_scale(const TensorView& x, float factor, DType act) {
+  check_matrix(x, x.shape[0], x.shape[1], act);
+  HEADRACE_CHECK(std::isfinite(factor), factor);
+}
+
+void check_mul_sigmoid(const TensorView& gate, const TensorView& out, DType act) {
+  check_matrix(out, out.shape[0], out.shape[1], act);
+  check_matrix(gate, out.rows(), out.cols(), act);
+}
+
+void check_cap_logits(const TensorView& logits, float factor, float cap) {
+  check_matrix(logits);
+  HEADRACE_CHECK(std::isfinite(factor) && factor != 0.0f && std::isfinite(cap) && cap >= 0.0f,
+                 factor, " ", cap);
 }
 
 void check_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,

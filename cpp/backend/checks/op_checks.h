@@ -16,9 +16,16 @@ void check_embed_part(const StepBatch& batch, const PackedWeight& table, int32_t
 void check_all_reduce(const TensorView& x);
 void check_gather_columns(const TensorView& x, const TensorView& out);
 void check_rope_table(const StepBatch& batch, const RopeSpec& spec, const TensorView& out);
+/// A norm's weight: [n] of `act` or float32, or empty.
+void check_norm_weight(const TensorView& weight, int64_t n, DType act = DType::kF32);
 void check_rms_norm(const TensorView& x, const TensorView& weight, const TensorView& out);
 void check_add_rms_norm(const TensorView& residual, const TensorView& delta,
                         const TensorView& weight, const TensorView& out);
+void check_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
+                      const TensorView& out, DType act = DType::kF32);
+void check_scale(const TensorView& x, float factor, DType act = DType::kF32);
+void check_mul_sigmoid(const TensorView& gate, const TensorView& out, DType act = DType::kF32);
+void check_cap_logits(const TensorView& logits, float factor, float cap);
 /// `n`: columns of out.
 void check_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
                   const TensorView& out, int64_t n);

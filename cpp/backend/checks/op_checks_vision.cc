@@ -7,14 +7,6 @@
 
 namespace headrace {
 
-void check_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
-                      const TensorView& out, DType act) {
-  check_matrix(x, x.shape[0], x.shape[1], act);
-  check_matrix(out, x.rows(), x.cols(), act);
-  check_vector(weight, x.cols(), act);
-  check_vector(bias, x.cols(), act);
-}
-
 void check_activate(Activation kind, const TensorView& x, DType act) {
   HEADRACE_CHECK(kind <= Activation::kQuickGelu, static_cast<int>(kind));
   check_matrix(x, x.shape[0], x.shape[1], act);

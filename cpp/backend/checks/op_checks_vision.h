@@ -9,8 +9,6 @@
 
 namespace headrace {
 
-void check_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
-                      const TensorView& out, DType act = DType::kF32);
 void check_activate(Activation kind, const TensorView& x, DType act = DType::kF32);
 void check_rotate(const TensorView& x, const TensorView& table, int32_t heads, int32_t head_dim,
                   DType act = DType::kF32);

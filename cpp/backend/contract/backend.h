@@ -49,7 +49,7 @@ struct LinearAddNorm {
   TensorView bias;      ///< may be empty
   TensorView delta;     ///< [T, n], contents lost
   TensorView residual;  ///< [T, n], added to
-  TensorView norm;      ///< [n]
+  TensorView norm;      ///< [n], as rms_norm() has its weight
   float eps = 1e-6f;
   TensorView out;  ///< [T, n]; may be delta
 };
@@ -175,13 +175,20 @@ class Backend {
   /// attention factor.
   virtual void rope_table(const RopeSpec& spec, TensorView out) = 0;
 
-  /// out = x / sqrt(mean(x^2) + eps) * weight, per row. x, out [T, H] act; weight [H] act.
-  /// float32 accumulation. out may be x.
+  /// out = x / sqrt(mean(x^2) + eps) * weight, per row. x, out [T, H] act; weight [H] act or f32,
+  /// empty: ones. float32 accumulation. out may be x. Moves 2*T*H*act bytes.
   virtual void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) = 0;
 
-  /// residual += delta, then out = rms_norm(residual). All [T, H]. out may be delta.
+  /// residual += delta, then out = rms_norm(residual). All [T, H]; weight as there. out may be
+  /// delta. Moves 4*T*H*act bytes.
   virtual void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                             TensorView out) = 0;
+
+  /// out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, per row; var is the mean of
+  /// (x - mean(x))^2. x, out [T, H] act; weight, bias [H] act, bias may be empty. float32
+  /// accumulation. out may be x. Also outside of steps. Moves 2*T*H*act bytes.
+  virtual void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                          TensorView out) = 0;
 
   /// A hint: what follows the next linear(), experts() or norm uses `weight`. Threads that wait may
   /// fetch some of it, a norm may leave rows as its linear() reads them.
@@ -224,6 +231,18 @@ class Backend {
   /// out += x, both [T, H] act.
   virtual void add(TensorView x, TensorView out) = 0;
 
+  /// x *= factor, rounded once. x [T, n] act. Moves 2*T*n*act bytes. REQUIRES: a finite factor.
+  virtual void scale(TensorView x, float factor) = 0;
+
+  /// out *= sigmoid(gate), float32, rounded once. gate, out [T, n] act: gate is often some columns
+  /// of wider rows. Moves 3*T*n*act bytes.
+  virtual void mul_sigmoid(TensorView gate, TensorView out) = 0;
+
+  /// l *= factor; then, with cap > 0, l = cap * tanh(l / cap). float32, each within a few ulp.
+  /// logits [S, V] f32. NaN stays NaN; an infinity becomes the cap with its sign, without a cap it
+  /// stays. Moves 2*S*V*4 bytes. REQUIRES: finite numbers, factor != 0, cap >= 0 (0: none).
+  virtual void cap_logits(TensorView logits, float factor, float cap) = 0;
+
   /// out[row] += sigmoid(x[row] . gate) * delta[row]. x [T, H], gate [H], delta and out [T, n] act;
   /// float32 accumulation.
   virtual void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) = 0;
@@ -259,12 +278,6 @@ class Backend {
 
   // --- vision towers: outside of steps too, on rows that no batch describes
   // -----------------------
-
-  /// out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, per row; var is the mean of
-  /// (x - mean(x))^2. x, out [T, H] act; weight, bias [H] act. float32 accumulation. out may be x.
-  /// Moves 2*T*H*act bytes.
-  virtual void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
-                          TensorView out) = 0;
 
   /// x = f(x), elementwise; x [T, H] act. Moves 2*T*H*act bytes.
   virtual void activate(Activation kind, TensorView x) = 0;

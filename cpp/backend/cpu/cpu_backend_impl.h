@@ -7,13 +7,13 @@
 //   experts.cc      experts
 //   lora.cc         pack_lora, lora
 //   ranks.cc        join, embed_part, all_reduce, gather_columns
-//   rows.cc         embed, rope_table, rms_norm, add_rms_norm, silu_mul, add, add_gated,
-//                   gather_rows
+//   rows.cc         embed, rope_table, norms, silu_mul, add, add_gated, scale, mul_sigmoid,
+//                   cap_logits, gather_rows
 //   kv_cache.cc     kv_block_bytes, make_kv_cache, add_host_blocks, copy_blocks
 //   rope_kv_write.cc  rope_kv_write
 //   attention.cc    attention
 //   sample.cc       sample
-//   vision_rows.cc  layer_norm, activate, rotate, scatter_rows
+//   vision_rows.cc  activate, rotate, scatter_rows
 //   segment_attention.cc  segment_attention
 
 #include <cstddef>
@@ -72,6 +72,8 @@ class CpuBackend : public Backend {
   void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override;
   void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                     TensorView out) override;
+  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                  TensorView out) override;
   void expect(const PackedWeight& weight) override { expected_ = &weight; }
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
   void linear_add_rms_norm(const LinearAddNorm& args) override;
@@ -82,6 +84,9 @@ class CpuBackend : public Backend {
              const RouterSpec& spec, TensorView ids, TensorView weights) override;
   void experts(const Experts& args) override;
   void add(TensorView x, TensorView out) override;
+  void scale(TensorView x, float factor) override;
+  void mul_sigmoid(TensorView gate, TensorView out) override;
+  void cap_logits(TensorView logits, float factor, float cap) override;
   void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override;
   void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
             TensorView out) override;
@@ -90,8 +95,6 @@ class CpuBackend : public Backend {
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
-  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
-                  TensorView out) override;
   void activate(Activation kind, TensorView x) override;
   void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override;
   void scatter_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;

@@ -7,11 +7,15 @@
 namespace headrace {
 
 struct RowKernels {
-  /// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]. out may be x.
+  /// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]; null: all are 1. out may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   /// residual += delta; out = rms_norm(residual). out may be delta.
   void (*add_rms_norm)(float* residual, const float* delta, const float* weight, float eps,
                        int64_t n, float* out);
+  /// out[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i]; null: no bias. The
+  /// variance is summed from what is left of x after the mean. out may be x.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+                     float* out);
   /// out[i] = silu(gate[i]) * up[i].
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   /// out[i] += x[i].
@@ -20,6 +24,12 @@ struct RowKernels {
   float (*gate)(const float* x, const float* gate, int64_t n);
   /// out[i] += factor * x[i].
   void (*add_scaled)(const float* x, float factor, int64_t n, float* out);
+  /// x[i] *= factor.
+  void (*scale)(float* x, float factor, int64_t n);
+  /// out[i] *= sigmoid(gate[i]).
+  void (*mul_sigmoid)(const float* gate, int64_t n, float* out);
+  /// x[i] = cap * tanh(x[i] * factor / cap).
+  void (*cap)(float* x, float factor, float cap, int64_t n);
   /// Widens n numbers.
   void (*from_bf16)(const uint16_t* in, int64_t n, float* out);
   void (*from_f16)(const uint16_t* in, int64_t n, float* out);

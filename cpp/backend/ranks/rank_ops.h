@@ -11,7 +11,7 @@ namespace headrace {
 struct ReduceAddNorm {
   TensorView delta;     ///< [T, n], contents lost
   TensorView residual;  ///< [T, n], added to
-  TensorView norm;      ///< [n]
+  TensorView norm;      ///< [n], as rms_norm() has its weight
   float eps = 1e-6f;
   TensorView out;  ///< [T, n]; may be delta
 };

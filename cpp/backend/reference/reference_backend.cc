@@ -18,6 +18,7 @@
 #include "backend/reference/reference_attention.h"
 #include "backend/reference/reference_experts.h"
 #include "backend/reference/reference_quant.h"
+#include "backend/reference/reference_rows.h"
 #include "backend/reference/reference_sample.h"
 #include "backend/reference/reference_vision.h"
 #include "base/check.h"
@@ -87,12 +88,6 @@ double dot(const float* a, const float* b, int64_t n) {
   double sum = 0.0;
   for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
   return sum;
-}
-
-void norm_row(const float* x, const float* weight, float eps, int64_t n, float* out) {
-  const double mean = dot(x, x, n) / static_cast<double>(n);
-  const double factor = 1.0 / std::sqrt(mean + static_cast<double>(eps));
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(x[i] * factor * weight[i]);
 }
 
 class ReferenceBackend final : public Backend {
@@ -257,7 +252,7 @@ class ReferenceBackend final : public Backend {
   void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override {
     check_rms_norm(x, weight, out);
     for (int64_t i = 0; i < x.rows(); ++i) {
-      norm_row(x.row<float>(i), weight.as<float>(), eps, x.cols(), out.row<float>(i));
+      reference_rms_norm_row(x.row<float>(i), weight, eps, x.cols(), out.row<float>(i));
     }
   }
 
@@ -267,8 +262,14 @@ class ReferenceBackend final : public Backend {
     for (int64_t i = 0; i < residual.rows(); ++i) {
       float* row = residual.row<float>(i);
       for (int64_t j = 0; j < residual.cols(); ++j) row[j] += delta.row<float>(i)[j];
-      norm_row(row, weight.as<float>(), eps, residual.cols(), out.row<float>(i));
+      reference_rms_norm_row(row, weight, eps, residual.cols(), out.row<float>(i));
     }
+  }
+
+  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                  TensorView out) override {
+    check_layer_norm(x, weight, bias, out);
+    reference_layer_norm(x, weight, bias, eps, out);
   }
 
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override {
@@ -351,6 +352,19 @@ class ReferenceBackend final : public Backend {
     }
   }
 
+  void scale(TensorView x, float factor) override {
+    check_scale(x, factor);
+    reference_scale(x, factor);
+  }
+  void mul_sigmoid(TensorView gate, TensorView out) override {
+    check_mul_sigmoid(gate, out);
+    reference_mul_sigmoid(gate, out);
+  }
+  void cap_logits(TensorView logits, float factor, float cap) override {
+    check_cap_logits(logits, factor, cap);
+    reference_cap_logits(logits, factor, cap);
+  }
+
   void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override {
     check_add_gated(x, gate, delta, out);
     for (int64_t i = 0; i < out.rows(); ++i) {
@@ -405,11 +419,6 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
-                  TensorView out) override {
-    check_layer_norm(x, weight, bias, out);
-    reference_layer_norm(x, weight, bias, eps, out);
-  }
   void activate(Activation kind, TensorView x) override {
     check_activate(kind, x);
     reference_activate(kind, x);

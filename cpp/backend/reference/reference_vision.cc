@@ -52,23 +52,6 @@ void attend(const SegmentAttention& args, const float* query, int64_t column, in
 
 }  // namespace
 
-void reference_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
-                          float eps, const TensorView& out) {
-  const auto width = static_cast<double>(x.cols());
-  for (int64_t i = 0; i < x.rows(); ++i) {
-    const float* from = x.row<float>(i);
-    double sum = 0.0, squares = 0.0;
-    for (int64_t j = 0; j < x.cols(); ++j) sum += static_cast<double>(from[j]);
-    const double mean = sum / width;
-    for (int64_t j = 0; j < x.cols(); ++j) squares += (from[j] - mean) * (from[j] - mean);
-    const double factor = 1.0 / std::sqrt(squares / width + static_cast<double>(eps));
-    for (int64_t j = 0; j < x.cols(); ++j) {
-      const double scaled = (from[j] - mean) * factor * static_cast<double>(weight.as<float>()[j]);
-      out.row<float>(i)[j] = static_cast<float>(scaled + static_cast<double>(bias.as<float>()[j]));
-    }
-  }
-}
-
 void reference_activate(Activation kind, const TensorView& x) {
   for (int64_t i = 0; i < x.rows(); ++i) {
     float* row = x.row<float>(i);

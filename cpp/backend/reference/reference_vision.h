@@ -6,8 +6,6 @@
 
 namespace headrace {
 
-void reference_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
-                          float eps, const TensorView& out);
 void reference_activate(Activation kind, const TensorView& x);
 void reference_rotate(const TensorView& x, const TensorView& table, int32_t heads,
                       int32_t head_dim);

@@ -11,11 +11,11 @@ namespace headrace {
 /// `down`, unless `down` has its own order of inputs.
 SourceRange share_width(const MatrixSource& down, const RankPlace& place);
 
-/// down(activation(gate(x)) * up(x)); I is the intermediate size.
+/// down(gated(x)), where GateSpec makes gated(x) of gate(x) and up(x); I is the intermediate size.
 struct GatedMlpSources final : FeedForwardSources {
   LinearSource gate_up;  ///< [2 I, H]
   LinearSource down;     ///< [H, I]
-  Activation activation = Activation::kSilu;
+  GateSpec gate;
 
   int64_t width() const noexcept { return gate_up.matrix.n() / 2; }
 
@@ -34,7 +34,7 @@ class GatedMlp {
   const PackedWeight& first_weight() const { return *gate_up_.weight; }
   const Linear& down() const { return down_; }
   void place(const StepLimits& limits, Carver& carver);
-  /// activation(gate(x)) * up(x) [T, I], in the scratch.
+  /// gated(x) [T, I], in the scratch.
   TensorView gate_and_up(const BlockContext& context, const TensorView& x) const;
 
  private:

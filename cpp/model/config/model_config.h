@@ -69,7 +69,7 @@ struct ModelConfig {
   float attention_scale = 0.0f;  ///< 0: 1 / sqrt(head_dim)
   float attention_cap = 0.0f;    ///< AttentionSpec::soft_cap
   PositionFactor q_factor;
-  Activation activation = Activation::kSilu;  ///< of the gates of MLPs
+  GateSpec gate;  ///< of MLPs
   MoeConfig moe;
   std::vector<RopeSpec> ropes;         ///< up to kMaxRopes
   std::vector<int32_t> layer_rope;     ///< [num_layers] index in `ropes`, or kNoRope

@@ -85,7 +85,7 @@ void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
   const int64_t hidden = config.hidden_size;
   out.gate_up = naming.linear(name + "gate_up", gate_up, hidden, names.bias, WeightUse::kGateUp);
   out.down = naming.linear(name + "down", {{stem + "down_proj", hidden}}, names.width, names.bias);
-  out.activation = config.activation;
+  out.gate = config.gate;
 }
 
 std::unique_ptr<GatedMlpSources> list_mlp(const ModelConfig& config, const LayerNaming& naming,

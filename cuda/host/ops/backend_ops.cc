@@ -6,7 +6,6 @@
 #include "cuda/kernels/linear/linear.h"
 #include "cuda/kernels/rows/embed.h"
 #include "cuda/kernels/rows/gather_rows.h"
-#include "cuda/kernels/rows/rms_norm.h"
 #include "cuda/kernels/rows/rope_table.h"
 #include "cuda/kernels/rows/silu_mul.h"
 
@@ -98,34 +97,6 @@ void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
                             .rows = out.rows(),
                             .out = static_cast<float*>(out.data),
                             .out_stride = out.row_stride});
-}
-
-void CudaBackend::rms_norm(TensorView x, TensorView weight, float eps, TensorView out) {
-  check_same(x, out);
-  check_vector(weight, x.cols(), x.dtype);
-  graphs_.note("rms_norm", x, weight, eps, out);
-  run_norm(
-      {.dtype = x.dtype, .x = matrix(x), .weight = weight.data, .eps = eps, .out = matrix(out)});
-}
-
-void CudaBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
-                               TensorView out) {
-  check_same(residual, delta);
-  check_same(residual, out);
-  check_vector(weight, residual.cols(), residual.dtype);
-  graphs_.note("add_rms_norm", residual, delta, weight, eps, out);
-  run_norm({.dtype = residual.dtype,
-            .x = matrix(residual),
-            .delta = matrix(delta),
-            .weight = weight.data,
-            .eps = eps,
-            .out = matrix(out)});
-}
-
-void CudaBackend::run_norm(RmsNormArgs args) {
-  round_ahead(args);
-  launch(cuda::rms_norm, args);
-  note_rounded(args);
 }
 
 void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "backend/checks/op_checks.h"
 #include "base/check.h"
 #include "cuda/host/cuda_backend.h"
 #include "cuda/host/ops/op_views.h"
@@ -52,13 +53,14 @@ void CudaBackend::all_reduce_add_rms_norm(const ReduceAddNorm& args) {
   HEADRACE_CHECK(rank_ != nullptr);
   check_same(args.residual, args.delta);
   check_same(args.residual, args.out);
-  check_vector(args.norm, args.residual.cols(), args.residual.dtype);
+  check_norm_weight(args.norm, args.residual.cols(), args.residual.dtype);
   ReduceAddNormArgs fused{.norm = {.dtype = args.residual.dtype,
                                    .x = matrix(args.residual),
                                    .delta = matrix(args.delta),
                                    .weight = args.norm.data,
                                    .eps = args.eps,
-                                   .out = matrix(args.out)}};
+                                   .out = matrix(args.out),
+                                   .float_weight = args.norm.dtype == DType::kF32}};
   if (!reserving_) fused.links = rank_->links();
   if (!reserving_ && !takes_reduce_add_norm(fused)) {
     return Backend::all_reduce_add_rms_norm(args);

@@ -4,9 +4,7 @@
 #include "base/check.h"
 #include "cuda/host/cuda_backend.h"
 #include "cuda/host/ops/op_views.h"
-#include "cuda/kernels/vision/activate.h"
-#include "cuda/kernels/vision/add.h"
-#include "cuda/kernels/vision/layer_norm.h"
+#include "cuda/kernels/elementwise/activate.h"
 #include "cuda/kernels/vision/rotate.h"
 #include "cuda/kernels/vision/scatter_rows.h"
 
@@ -23,24 +21,6 @@ void CudaBackend::write_rows(std::span<const float> values, TensorView to) {
   context_.enter();
   rounded_ahead_ = {};
   if (!reserving_) writer_.write_rows(values, to);
-}
-
-void CudaBackend::add(TensorView x, TensorView out) {
-  check_same(x, out);
-  graphs_.note("add", x, out);
-  launch(cuda::add, {.dtype = out.dtype, .x = matrix(x), .out = matrix(out)});
-}
-
-void CudaBackend::layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
-                             TensorView out) {
-  check_layer_norm(x, weight, bias, out, x.dtype);
-  graphs_.note("layer_norm", x, weight, bias, eps, out);
-  launch(cuda::layer_norm, {.dtype = x.dtype,
-                            .x = matrix(x),
-                            .weight = weight.data,
-                            .bias = bias.data,
-                            .eps = eps,
-                            .out = matrix(out)});
 }
 
 void CudaBackend::activate(Activation kind, TensorView x) {

@@ -9,6 +9,7 @@
 
 #include "cuda/host/runtime/context.h"
 #include "cuda/kernels/attention/attention.h"
+#include "cuda/kernels/elementwise/activate.h"
 #include "cuda/kernels/experts/add_experts.h"
 #include "cuda/kernels/experts/grouped_linear.h"
 #include "cuda/kernels/experts/sort_pairs.h"
@@ -17,12 +18,11 @@
 #include "cuda/kernels/route/route.h"
 #include "cuda/kernels/rows/embed.h"
 #include "cuda/kernels/rows/gather_rows.h"
+#include "cuda/kernels/rows/layer_norm.h"
 #include "cuda/kernels/rows/lora.h"
 #include "cuda/kernels/rows/rms_norm.h"
 #include "cuda/kernels/rows/rope_kv_write.h"
 #include "cuda/kernels/sample/sample.h"
-#include "cuda/kernels/vision/activate.h"
-#include "cuda/kernels/vision/layer_norm.h"
 #include "cuda/kernels/vision/rotate.h"
 #include "cuda/kernels/vision/segment_attention.h"
 

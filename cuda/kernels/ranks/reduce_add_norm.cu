@@ -23,11 +23,11 @@ struct DeltaOfRanks {
   __device__ bool empty() const { return false; }
 };
 
-template <class T, class Codes>
+template <class T, class W, class Codes>
 __global__ void __launch_bounds__(kMaxNormThreads)
     reduce_add_norm_kernel(const __grid_constant__ RankLinks links, T* x, int64_t x_stride,
-                           const T* weight, T* out, int64_t out_stride, int64_t cols, float eps,
-                           Codes codes) {
+                           NormWeight<W> weight, T* out, int64_t out_stride, int64_t cols,
+                           float eps, Codes codes) {
   __shared__ float partial[kWarp];
   __shared__ uint32_t is_last;
   wait_for_previous();
@@ -69,11 +69,13 @@ void reduce_add_norm(const ReduceAddNormArgs& args, Stream stream) {
     const LaunchShape shape{.grid = {grid_size(rows)},
                             .threads = norm_threads(cols, Vector<T>::kSize),
                             .overlaps = true};
-    with_norm_codes(norm, [&](const auto& codes) {
-      launch("reduce_add_norm", reduce_add_norm_kernel<T, std::decay_t<decltype(codes)>>, shape,
-             stream, links, static_cast<T*>(norm.x.data), norm.x.stride,
-             static_cast<const T*>(norm.weight), static_cast<T*>(norm.out.data), norm.out.stride,
-             cols, norm.eps, codes);
+    with_norm_weight<T>(norm, [&](const auto& weight) {
+      with_norm_codes(norm, [&](const auto& codes) {
+        using W = std::decay_t<decltype(weight)>::Element;
+        launch("reduce_add_norm", reduce_add_norm_kernel<T, W, std::decay_t<decltype(codes)>>,
+               shape, stream, links, static_cast<T*>(norm.x.data), norm.x.stride, weight,
+               static_cast<T*>(norm.out.data), norm.out.stride, cols, norm.eps, codes);
+      });
     });
   });
 }

@@ -11,9 +11,9 @@ struct NormShape {
 };
 
 /// One row a block.
-template <class T, int kSize, class Codes>
+template <class T, int kSize, class W, class Codes>
 __global__ void __launch_bounds__(kMaxNormThreads)
-    rms_norm_kernel(T* x, const T* delta, const T* weight, T* out, NormShape s, Codes codes) {
+    rms_norm_kernel(T* x, const T* delta, NormWeight<W> weight, T* out, NormShape s, Codes codes) {
   __shared__ float partial[kWarp];
   start_next();
   wait_for_previous();
@@ -28,9 +28,12 @@ void run(const RmsNormArgs& args, const Codes& codes, Stream stream) {
                           .threads = norm_threads(args.x.cols, kSize),
                           .overlaps = true};
   const NormShape norm{args.x.cols, args.x.stride, args.delta.stride, args.out.stride, args.eps};
-  launch("rms_norm", rms_norm_kernel<T, kSize, Codes>, shape, stream, static_cast<T*>(args.x.data),
-         static_cast<const T*>(args.delta.data), static_cast<const T*>(args.weight),
-         static_cast<T*>(args.out.data), norm, codes);
+  with_norm_weight<T>(args, [&](const auto& weight) {
+    using W = std::decay_t<decltype(weight)>::Element;
+    launch("rms_norm", rms_norm_kernel<T, kSize, W, Codes>, shape, stream,
+           static_cast<T*>(args.x.data), static_cast<const T*>(args.delta.data), weight,
+           static_cast<T*>(args.out.data), norm, codes);
+  });
 }
 
 /// Whether rows are whole vectors. The same bits either way need the same tree: rows of a width are

@@ -40,23 +40,60 @@ __device__ inline float add_squares(const Chunk<T, kSize>& values, float sum) {
   return sum;
 }
 
-template <class T, int kSize>
-__device__ inline Chunk<T, kSize> scale_chunk(Chunk<T, kSize> values, float factor, const T* weight,
-                                              T* to) {
-  const Chunk<T, kSize> scale = load_chunk<T, kSize>(weight);
+/// A norm's weight: elements of W. Null, of floats alone: ones.
+template <class W>
+struct NormWeight {
+  using Element = W;
+  const W* from;
+
+  template <int kSize>
+  __device__ void load(int64_t at, float (&to)[kSize]) const {
+    if constexpr (std::is_same_v<W, float>) {
+      if (from == nullptr) {
+        HEADRACE_UNROLL
+        for (int i = 0; i < kSize; ++i) to[i] = 1.0f;
+        return;
+      }
+    }
+    constexpr int kStep = kSize == 1 ? 1 : Vector<W>::kSize;
+    HEADRACE_UNROLL
+    for (int first = 0; first < kSize; first += kStep) {
+      const Chunk<W, kStep> part = load_chunk<W, kStep>(from + at + first);
+      HEADRACE_UNROLL
+      for (int i = 0; i < kStep; ++i) to[first + i] = to_float(part.at[i]);
+    }
+  }
+};
+
+/// Calls f(NormWeight) for a norm of elements T.
+template <class T, class F>
+void with_norm_weight(const RmsNormArgs& args, F&& f) {
+  if constexpr (!std::is_same_v<T, float>) {
+    if (args.weight != nullptr && !args.float_weight) {
+      return f(NormWeight<T>{static_cast<const T*>(args.weight)});
+    }
+  }
+  f(NormWeight<float>{static_cast<const float*>(args.weight)});
+}
+
+template <class T, int kSize, class W>
+__device__ inline Chunk<T, kSize> scale_chunk(Chunk<T, kSize> values, float factor,
+                                              const NormWeight<W>& weight, int64_t at, T* to) {
+  float scale[kSize];
+  weight.load(at, scale);
   HEADRACE_UNROLL
   for (int i = 0; i < kSize; ++i) {
-    values.at[i] = from_float<T>(to_float(values.at[i]) * factor * to_float(scale.at[i]));
+    values.at[i] = from_float<T>(to_float(values.at[i]) * factor * scale[i]);
   }
-  store_chunk(to, values);
+  store_chunk(to + at, values);
   return values;
 }
 
 /// By all threads of a block: row += delta, then to = norm(row) * weight, which goes to `codes`,
 /// too. kSize elements a load: 16 bytes or, where rows aren't aligned, one. `partial`: [kWarp],
 /// shared.
-template <class T, int kSize, class Delta, class Codes>
-__device__ inline void rms_norm_row(T* row, const Delta& delta, const T* weight, T* to,
+template <class T, int kSize, class Delta, class W, class Codes>
+__device__ inline void rms_norm_row(T* row, const Delta& delta, const NormWeight<W>& weight, T* to,
                                     int64_t cols, float eps, float* partial, const Codes& codes) {
   const int64_t first = int64_t{threadIdx.x} * kSize, step = int64_t{blockDim.x} * kSize;
   Chunk<T, kSize> held[kHeldChunks];
@@ -82,10 +119,10 @@ __device__ inline void rms_norm_row(T* row, const Delta& delta, const T* weight,
   HEADRACE_UNROLL
   for (int h = 0; h < kHeldChunks; ++h) {
     const int64_t at = first + h * step;
-    if (at < cols) held[h] = scale_chunk(held[h], factor, weight + at, to + at);
+    if (at < cols) held[h] = scale_chunk(held[h], factor, weight, at, to);
   }
   for (int64_t at = first + kHeldChunks * step; at < cols; at += step) {
-    scale_chunk(load_chunk<T, kSize>(row + at), factor, weight + at, to + at);
+    scale_chunk(load_chunk<T, kSize>(row + at), factor, weight, at, to);
   }
   if constexpr (Codes::kWanted) put_codes(held, to, cols, codes, partial);
 }

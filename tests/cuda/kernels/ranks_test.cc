@@ -189,7 +189,8 @@ TEST_P(RankExchange, ASumWithItsNormIsTheTwoOps) {
   for (const DType dtype : kDTypes) {
     const Ranks& ranks = dtype == DType::kF16 ? carried : linked;
     for (const auto& [rows, cols] : {std::pair{1, 64}, {3, 40}, {5, 520}}) {
-      const DeviceMatrix weight(dtype, 1, cols, random_.uniforms(dtype, cols, 0.5f, 2.0f));
+      const DType weights = rows == 5 ? DType::kF32 : dtype;
+      const DeviceMatrix weight(weights, 1, cols, random_.uniforms(weights, cols, 0.5f, 2.0f));
       const auto delta = parts(3, dtype, rows, cols);
       const std::vector<float> before = random_.uniforms(dtype, int64_t{rows} * cols);
       const QuantLayout layout{
@@ -215,7 +216,8 @@ TEST_P(RankExchange, ASumWithItsNormIsTheTwoOps) {
                            .delta = own[r].matrix(),
                            .weight = weight.data(),
                            .eps = 1e-5f,
-                           .out = own[r].matrix()};
+                           .out = own[r].matrix(),
+                           .float_weight = weights == DType::kF32};
           if (two) {
             all_reduce({.links = links, .dtype = dtype, .x = own[r].matrix()}, stream);
             rms_norm(norm, stream);

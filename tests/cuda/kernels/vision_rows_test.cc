@@ -4,11 +4,12 @@
 #include <limits>
 
 #include "backend/host/rope_angles.h"
+#include "backend/reference/reference_rows.h"
 #include "backend/reference/reference_vision.h"
+#include "cuda/kernels/elementwise/activate.h"
+#include "cuda/kernels/elementwise/add.h"
+#include "cuda/kernels/rows/layer_norm.h"
 #include "cuda/kernels/rows/rope_table.h"
-#include "cuda/kernels/vision/activate.h"
-#include "cuda/kernels/vision/add.h"
-#include "cuda/kernels/vision/layer_norm.h"
 #include "cuda/kernels/vision/rotate.h"
 #include "cuda/kernels/vision/scatter_rows.h"
 #include "device_data.h"

@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels_rows.h"
 
+#include "backend/cpu/simd/activations.h"
 #include "backend/cpu/simd/row_loops.h"
 #include "backend/cpu/simd/simd.h"
 
@@ -21,11 +22,16 @@ HEADRACE_SIMD_INLINE F32 inverse_rms(int64_t n, float eps, const Value& value) {
 
 HEADRACE_SIMD_INLINE void scale(const float* x, const float* weight, F32 factor, int64_t n,
                                 float* out) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int count = static_cast<int>(n - i < kLanes ? n - i : kLanes);
+  if (weight == nullptr) {
+    for_vectors(n, [&](int64_t i, int count) {
+      store_up_to(out + i, mul(load_up_to(x + i, count), factor), count);
+    });
+    return;
+  }
+  for_vectors(n, [&](int64_t i, int count) {
     const F32 y = mul(mul(load_up_to(x + i, count), factor), load_up_to(weight + i, count));
     store_up_to(out + i, y, count);
-  }
+  });
 }
 
 void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* out) {
@@ -42,6 +48,38 @@ void add_rms_norm(float* residual, const float* delta, const float* weight, floa
     return sum;
   });
   scale(residual, weight, factor, n, out);
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+                float* out) {
+  const F32 width = set1(static_cast<float>(n));
+  const float sum =
+      sum_of(n, [x](int64_t i, int count, F32 acc) { return add(load_up_to(x + i, count), acc); });
+  const F32 mean = div(set1(sum), width);
+  const float squares = sum_of(n, [x, mean](int64_t i, int count, F32 acc) {
+    F32 rest = sub(load_up_to(x + i, count), mean);
+    if (count < kLanes) {  // lanes without a number would count as -mean
+      float lanes[kLanes];
+      store(lanes, rest);
+      rest = load_part(lanes, count);
+    }
+    return fma(rest, rest, acc);
+  });
+  const F32 variance = div(set1(squares), width);
+  const F32 factor = div(set1(1.0f), sqrt(add(variance, set1(eps))));
+  const auto scaled = [&](int64_t i, int count) {
+    return mul(sub(load_up_to(x + i, count), mean), factor);
+  };
+  if (bias == nullptr) {
+    for_vectors(n, [&](int64_t i, int count) {
+      store_up_to(out + i, mul(scaled(i, count), load_up_to(weight + i, count)), count);
+    });
+    return;
+  }
+  for_vectors(n, [&](int64_t i, int count) {
+    const F32 scale = load_up_to(weight + i, count), shift = load_up_to(bias + i, count);
+    store_up_to(out + i, fma(scaled(i, count), scale, shift), count);
+  });
 }
 
 void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
@@ -76,6 +114,26 @@ void add_scaled(const float* x, float factor, int64_t n, float* out) {
   }
 }
 
+void scale_row(float* x, float factor, int64_t n) {
+  for_vectors(n, [&](int64_t i, int count) {
+    store_up_to(x + i, mul(load_up_to(x + i, count), set1(factor)), count);
+  });
+}
+
+void mul_sigmoid(const float* gate, int64_t n, float* out) {
+  for_vectors(n, [&](int64_t i, int count) {
+    const F32 y = times_sigmoid(load_up_to(out + i, count), load_up_to(gate + i, count));
+    store_up_to(out + i, y, count);
+  });
+}
+
+void cap_row(float* x, float factor, float cap, int64_t n) {
+  for_vectors(n, [&](int64_t i, int count) {
+    const F32 l = mul(load_up_to(x + i, count), set1(factor));
+    store_up_to(x + i, mul(set1(cap), tanh(div(l, set1(cap)))), count);
+  });
+}
+
 template <class Load>
 HEADRACE_SIMD_INLINE void widen(const uint16_t* in, int64_t n, float* out, const Load& load16) {
   int64_t i = 0;
@@ -97,7 +155,8 @@ void from_f16(const uint16_t* in, int64_t n, float* out) {
 }  // namespace
 
 extern const RowKernels kRowKernels;
-const RowKernels kRowKernels = {rms_norm, add_rms_norm, silu_mul,  add_row,
-                                gate_row, add_scaled,   from_bf16, from_f16};
+const RowKernels kRowKernels = {rms_norm,    add_rms_norm, layer_norm, silu_mul,
+                                add_row,     gate_row,     add_scaled, scale_row,
+                                mul_sigmoid, cap_row,      from_bf16,  from_f16};
 
 }  // namespace headrace::HEADRACE_ISA

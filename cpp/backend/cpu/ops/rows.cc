@@ -8,6 +8,7 @@
 #include "backend/cpu/weights/quant_panels.h"
 #include "backend/host/rope_angles.h"
 #include "base/check.h"
+#include "base/checked_math.h"
 
 namespace headrace {
 
@@ -90,9 +91,10 @@ void CpuBackend::rope_table(const RopeSpec& spec, TensorView out) {
 
 void CpuBackend::rms_norm(TensorView x, TensorView weight, float eps, TensorView out) {
   check_rms_norm(x, weight, out);
+  const float* const weights = weight.data == nullptr ? nullptr : weight.as<float>();
   for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      isa_->rows->rms_norm(x.row<float>(i), weight.as<float>(), eps, x.cols(), out.row<float>(i));
+      isa_->rows->rms_norm(x.row<float>(i), weights, eps, x.cols(), out.row<float>(i));
     }
   });
 }
@@ -100,10 +102,23 @@ void CpuBackend::rms_norm(TensorView x, TensorView weight, float eps, TensorView
 void CpuBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                               TensorView out) {
   check_add_rms_norm(residual, delta, weight, out);
+  const float* const weights = weight.data == nullptr ? nullptr : weight.as<float>();
   for_rows(residual.rows(), 3 * residual.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      isa_->rows->add_rms_norm(residual.row<float>(i), delta.row<float>(i), weight.as<float>(), eps,
+      isa_->rows->add_rms_norm(residual.row<float>(i), delta.row<float>(i), weights, eps,
                                residual.cols(), out.row<float>(i));
+    }
+  });
+}
+
+void CpuBackend::layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                            TensorView out) {
+  check_layer_norm(x, weight, bias, out);
+  const float* const shift = bias.data == nullptr ? nullptr : bias.as<float>();
+  for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->rows->layer_norm(x.row<float>(i), weight.as<float>(), shift, eps, x.cols(),
+                             out.row<float>(i));
     }
   });
 }
@@ -133,6 +148,41 @@ void CpuBackend::add_gated(TensorView x, TensorView gate, TensorView delta, Tens
     for (int64_t i = begin; i < end; ++i) {
       const float factor = isa_->rows->gate(x.row<float>(i), gate.as<float>(), x.cols());
       isa_->rows->add_scaled(delta.row<float>(i), factor, out.cols(), out.row<float>(i));
+    }
+  });
+}
+
+void CpuBackend::scale(TensorView x, float factor) {
+  check_scale(x, factor);
+  for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) isa_->rows->scale(x.row<float>(i), factor, x.cols());
+  });
+}
+
+void CpuBackend::mul_sigmoid(TensorView gate, TensorView out) {
+  check_mul_sigmoid(gate, out);
+  for_rows(out.rows(), 3 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->rows->mul_sigmoid(gate.row<float>(i), out.cols(), out.row<float>(i));
+    }
+  });
+}
+
+// A row of logits is long and there may be one alone: its columns are divided, too.
+void CpuBackend::cap_logits(TensorView logits, float factor, float cap) {
+  check_cap_logits(logits, factor, cap);
+  if (cap == 0.0f && factor == 1.0f) return;
+  constexpr int64_t kPiece = 4096;
+  const int64_t cols = logits.cols(), pieces = ceil_div(cols, kPiece);
+  for_rows(logits.rows() * pieces, 2 * kPiece * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % pieces * kPiece, count = std::min(kPiece, cols - first);
+      float* const x = logits.row<float>(i / pieces) + first;
+      if (cap == 0.0f) {
+        isa_->rows->scale(x, factor, count);
+      } else {
+        isa_->rows->cap(x, factor, cap, count);
+      }
     }
   });
 }

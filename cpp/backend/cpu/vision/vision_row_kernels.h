@@ -8,10 +8,6 @@
 namespace headrace {
 
 struct VisionRowKernels {
-  /// out[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i]; the variance is summed
-  /// from what is left of x after the mean. out may be x.
-  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n,
-                     float* out);
   // x[i] = f(x[i]), see Activation.
   void (*silu)(float* x, int64_t n);
   void (*gelu_erf)(float* x, int64_t n);

@@ -11,17 +11,6 @@ constexpr int64_t kFloatBytes = sizeof(float);
 
 }  // namespace
 
-void CpuBackend::layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
-                            TensorView out) {
-  check_layer_norm(x, weight, bias, out);
-  for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      isa_->vision_rows->layer_norm(x.row<float>(i), weight.as<float>(), bias.as<float>(), eps,
-                                    x.cols(), out.row<float>(i));
-    }
-  });
-}
-
 void CpuBackend::activate(Activation kind, TensorView x) {
   check_activate(kind, x);
   const VisionRowKernels& kernels = *isa_->vision_rows;

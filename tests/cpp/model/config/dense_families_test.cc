@@ -158,7 +158,7 @@ TEST(DenseFamilies, Gemma2) {
   EXPECT_EQ(c.attention_scale, 0.0625f);
   EXPECT_EQ(c.attention_cap, 50.0f);
   EXPECT_EQ(c.logit_cap, 30.0f);
-  EXPECT_EQ(c.activation, Activation::kGeluTanh);
+  EXPECT_EQ(c.gate.activation, Activation::kGeluTanh);
   EXPECT_TRUE(c.tie_word_embeddings);
   EXPECT_EQ(parse(changed("gemma2", "attn_logit_softcapping", "null")).attention_cap, 0.0f);
   expect_error(ErrorCode::kUnsupported, {"use_bidirectional_attention"},

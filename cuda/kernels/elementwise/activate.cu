@@ -1,6 +1,6 @@
-#include "cuda/kernels/vision/activate.h"
+#include "cuda/kernels/elementwise/activate.h"
 
-#include "cuda/kernels/vision/elementwise.cuh"
+#include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace headrace::cuda {
 namespace {

@@ -1,6 +1,6 @@
-#include "cuda/kernels/vision/add.h"
+#include "cuda/kernels/elementwise/add.h"
 
-#include "cuda/kernels/vision/elementwise.cuh"
+#include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace headrace::cuda {
 namespace {

@@ -9,7 +9,7 @@ struct LayerNormArgs {
   DType dtype = DType::kF32;     ///< of everything
   ConstMatrix x;                 ///< [T, H]
   const void* weight = nullptr;  ///< [H]
-  const void* bias = nullptr;    ///< [H]
+  const void* bias = nullptr;    ///< [H], null: none
   float eps = 1e-6f;
   Matrix out;  ///< [T, H]; may be x
 };

@@ -1,4 +1,4 @@
-#include "cuda/kernels/vision/layer_norm.h"
+#include "cuda/kernels/rows/layer_norm.h"
 
 #include "cuda/kernels/rows/norm_row.cuh"
 
@@ -27,10 +27,18 @@ __device__ inline float add_distances(const Chunk<T, kSize>& values, float mean,
   return sum;
 }
 
+/// Null: there is none.
+template <class T>
+__device__ inline const T* bias_at(const T* bias, int64_t at) {
+  return bias == nullptr ? nullptr : bias + at;
+}
+
 template <class T, int kSize>
 __device__ inline void shift_chunk(Chunk<T, kSize> values, float mean, float factor,
                                    const T* weight, const T* bias, T* to) {
-  const Chunk<T, kSize> scale = load_chunk<T, kSize>(weight), shift = load_chunk<T, kSize>(bias);
+  const Chunk<T, kSize> scale = load_chunk<T, kSize>(weight);
+  Chunk<T, kSize> shift = {};
+  if (bias != nullptr) shift = load_chunk<T, kSize>(bias);
   HEADRACE_UNROLL
   for (int i = 0; i < kSize; ++i) {
     const float normed = (to_float(values.at[i]) - mean) * factor;
@@ -79,10 +87,11 @@ __global__ void __launch_bounds__(kMaxNormThreads)
   HEADRACE_UNROLL
   for (int h = 0; h < kHeldChunks; ++h) {
     const int64_t at = first + h * step;
-    if (at < s.cols) shift_chunk(held[h], mean, factor, weight + at, bias + at, to + at);
+    if (at < s.cols) shift_chunk(held[h], mean, factor, weight + at, bias_at(bias, at), to + at);
   }
   for (int64_t at = behind; at < s.cols; at += step) {
-    shift_chunk(load_chunk<T, kSize>(row + at), mean, factor, weight + at, bias + at, to + at);
+    shift_chunk(load_chunk<T, kSize>(row + at), mean, factor, weight + at, bias_at(bias, at),
+                to + at);
   }
 }
 
