@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from case_types import Case, Twin, base, v5_style
+from cases_layers import LAYER_CASES
 from cases_moe import MOE_CASES
 
 
@@ -393,4 +394,5 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     *MOE_CASES,
+    *LAYER_CASES,
 )

@@ -183,7 +183,6 @@ def describe(
     case: Case, folder: Path, seed: int, answers: list[Answer], error: Float32Error
 ) -> dict[str, Any]:
     model = oracle.load(folder, torch.float32)
-    rope = model.model.rotary_emb
     meta: dict[str, Any] = {
         "about": case.about,
         "made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
@@ -192,11 +191,7 @@ def describe(
         "steps": STEPS,
         "min_gap": float(min(a.gaps.min() for a in answers)),
         "logit_std": float(np.mean([a.run.steps.std(axis=-1).mean() for a in answers])),
-        "rope": {
-            "type": rope.rope_type,
-            "attention_factor": float(rope.attention_scaling),
-            "inv_freq": [float(x) for x in rope.original_inv_freq],
-        },
+        **describe_ropes(model),
         "float32_error": {"logits": error.logits, "logprobs": error.logprobs},
         "tolerance": {
             "factor": TOLERANCE_FACTOR,
@@ -211,6 +206,24 @@ def describe(
             attention: bfloat16_error(folder, attention, answers) for attention in ("sdpa", "eager")
         }
     return meta
+
+
+def describe_ropes(model: torch.nn.Module) -> dict[str, Any]:
+    """The table of the model; of models with two, the one of full layers and that of windows."""
+    oracle.reset_rope(model)
+    rope = model.model.rotary_emb
+    if hasattr(rope, "original_inv_freq"):
+        return {"rope": describe_rope(rope, "", rope.rope_type)}
+    kinds = {"rope": "full_attention", "rope_sliding": "sliding_attention"}
+    return {key: describe_rope(rope, kind + "_", rope.rope_type[kind]) for key, kind in kinds.items()}
+
+
+def describe_rope(rope: torch.nn.Module, prefix: str, kind: str) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "attention_factor": float(getattr(rope, prefix + "attention_scaling")),
+        "inv_freq": [float(x) for x in getattr(rope, prefix + "original_inv_freq")],
+    }
 
 
 def describe_router(case: Case, answers: list[Answer], error: float) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from case_types import LONGEST
 from torch.overrides import TorchFunctionMode
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 torch.set_num_threads(1)
 
@@ -51,11 +53,19 @@ class Run:
 
 
 def load(folder: Path, dtype: torch.dtype, variant: str = "sdpa") -> torch.nn.Module:
-    """`variant` "sdpa" is what transformers does by default, "eager" sums in other orders."""
+    """`variant` "sdpa" is what transformers does by default, "eager" sums in other orders. Models
+    with caps on scores have eager attention alone."""
+    if not _has_sdpa(folder):
+        variant = "eager"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=variant)
     if variant == "eager":
         use_eager_experts(model)
     return model.eval()
+
+
+def _has_sdpa(folder: Path) -> bool:
+    config = AutoConfig.from_pretrained(folder)
+    return bool(AutoModelForCausalLM._model_mapping[type(config)]._supports_sdpa)
 
 
 def use_eager_experts(model: torch.nn.Module) -> None:
@@ -69,6 +79,9 @@ def in_float64(model: torch.nn.Module) -> torch.nn.Module:
     with float64_everywhere():
         rope = type(wide.model.rotary_emb)
         wide.model.rotary_emb = rope(wide.config)
+        embedding = wide.model.embed_tokens
+        if hasattr(embedding, "scalar_embed_scale"):
+            embedding.embed_scale = torch.tensor(embedding.scalar_embed_scale)
     use_eager_experts(wide)
     return wide
 
@@ -97,9 +110,18 @@ def float64_everywhere() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
-def forget_dynamic_rope(model: torch.nn.Module) -> None:
-    """Undoes what a longer sequence left behind in a dynamic rope module."""
+def reset_rope(model: torch.nn.Module) -> None:
+    """Undoes what a longer sequence left behind in a dynamic rope module.
+
+    transformers takes longrope's factors by the length of each call. Here a model has one set, that
+    of the longest sequence, so that a key depends on its position alone.
+    """
     rope = model.model.rotary_emb
+    if not hasattr(rope, "original_inv_freq"):
+        return  # several tables, of which none changes
+    if rope.rope_type == "longrope":
+        one_set, _ = ROPE_INIT_FUNCTIONS["longrope"](rope.config, seq_len=LONGEST)
+        rope.original_inv_freq, rope.long_inv_freq = one_set, one_set.clone()
     rope.inv_freq = rope.original_inv_freq.clone()
     rope.max_seq_len_cached = rope.original_max_seq_len
 
@@ -107,7 +129,7 @@ def forget_dynamic_rope(model: torch.nn.Module) -> None:
 @torch.no_grad()
 def greedy(model: torch.nn.Module, prompt: list[int], count: int) -> tuple[list[int], np.ndarray]:
     """`generate` on a fresh model, never stopping early: the tokens and their logits."""
-    forget_dynamic_rope(model)
+    reset_rope(model)
     options = copy.deepcopy(model.generation_config)
     options.update(
         do_sample=False,
@@ -129,7 +151,7 @@ def greedy(model: torch.nn.Module, prompt: list[int], count: int) -> tuple[list[
 @torch.no_grad()
 def cached_run(model: torch.nn.Module, prompt: list[int], tokens: list[int]) -> Run:
     """The prompt in one call, then the given tokens one by one through the cache."""
-    forget_dynamic_rope(model)
+    reset_rope(model)
     result = model(torch.tensor([prompt]), use_cache=True)
     prompt_logits = result.logits[0].double()
     steps = [prompt_logits[-1]]

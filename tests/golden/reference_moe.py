@@ -15,6 +15,17 @@ MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 MIXTRAL_EXPERT = re.compile(r"(.*)\.block_sparse_moe\.experts\.(\d+)\.(w[123])\.weight")
 
 
+def _silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+def _gelu_tanh(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+ACTIVATIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh}
+
+
 @dataclasses.dataclass(slots=True)
 class ExpertRules:
     """Tests change single fields to see the answers change."""
@@ -81,12 +92,12 @@ def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray
     return out
 
 
-def mlp(parts: Arrays, stem: str, y: np.ndarray) -> np.ndarray:
+def mlp(parts: Arrays, stem: str, y: np.ndarray, activation: str = "silu") -> np.ndarray:
     def linear(name: str, x: np.ndarray) -> np.ndarray:
         return x @ parts[f"{stem}.{name}.weight"].T + parts.get(f"{stem}.{name}.bias", 0.0)
 
-    gate = linear("gate_proj", y)
-    return linear("down_proj", gate / (1 + np.exp(-gate)) * linear("up_proj", y))
+    opened = ACTIVATIONS[activation](linear("gate_proj", y))
+    return linear("down_proj", opened * linear("up_proj", y))
 
 
 def plain_names(weights: Arrays) -> Arrays:

@@ -31,7 +31,7 @@ def fill(
             if is_correction(name):
                 values = _correction(generator, shape, experts)
             else:
-                values = _draw(generator, name, shape)
+                values = _fitted(model.config, name, _draw(generator, name, shape))
             if experts and experts.equal and is_router(name):
                 first, second = experts.equal
                 per_expert = values.T if is_correction(name) else values
@@ -91,6 +91,19 @@ def _correction(
     return (mean + std * generator.standard_normal(shape)).astype(np.float32)
 
 
+def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
+    """Gemma adds 1 to the weights of its norms. Where embeddings are multiplied, they are drawn
+    smaller: a tied head would echo its input."""
+    gemma = config.model_type.startswith("gemma")
+    if "norm" in name and gemma:
+        return values - 1
+    if "embed_tokens" in name:
+        multiplier = config.hidden_size**0.5 if gemma else 1.0
+        multiplier = getattr(config, "embedding_multiplier", multiplier)
+        return (values / multiplier**0.5).astype(np.float32)
+    return values
+
+
 def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
     if "norm" in name or name.endswith(".ln.weight"):
         return generator.uniform(0.5, 1.5, shape).astype(np.float32)
@@ -100,7 +113,7 @@ def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> 
         std = EMBEDDING_STD
     elif "lm_head" in name:
         std = HEAD_GAIN / shape[1] ** 0.5
-    elif "q_proj" in name or "k_proj" in name:
+    elif any(part in name for part in ("q_proj", "k_proj", "qkv_proj")):
         std = QUERY_KEY_GAIN / shape[1] ** 0.5
     else:
         std = LINEAR_GAIN / shape[-1] ** 0.5
