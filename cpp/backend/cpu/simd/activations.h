@@ -12,24 +12,6 @@ HEADRACE_SIMD_INLINE F32 times_sigmoid(F32 x, F32 y) {
   return div(x, add(set1(1.0f), exp(sub(zero(), y))));
 }
 
-/// Within 3 ulp; NaN for NaN.
-HEADRACE_SIMD_INLINE F32 tanh(F32 x) {
-  // x + x^3 p(x^2), p fitted on [0, 0.625] to 2^-32 of the result.
-  const F32 z = mul(x, x);
-  F32 p = set1(0x1.18e1dcp-9f);
-  p = fma(p, z, set1(-0x1.0bf4fcp-7f));
-  p = fma(p, z, set1(0x1.638b58p-6f));
-  p = fma(p, z, set1(-0x1.b9ee90p-5f));
-  p = fma(p, z, set1(0x1.111066p-3f));
-  p = fma(p, z, set1(-0x1.555554p-2f));
-  const F32 near = fma(mul(x, z), p, x);
-  // Further out 1 - 2 / (e^(2|x|) + 1), which loses nothing any more.
-  const F32 size = max(sub(zero(), x), x);
-  const F32 far = sub(set1(1.0f), div(set1(2.0f), add(exp(add(size, size)), set1(1.0f))));
-  const F32 with_sign = select_greater(zero(), x, sub(zero(), far), far);
-  return select_greater(set1(0.625f), size, near, with_sign);
-}
-
 /// The probability that a normal variable exceeds y >= 0.
 HEADRACE_SIMD_INLINE F32 normal_tail(F32 y) {
   // 2^-p(y); p is fitted on [0, 6] so that the result is off by 2^-27 at most, and grows from

@@ -25,7 +25,7 @@
 //   exp(v)                       within 2 ulp for v in [-87.33, 88.72]; 0 below (-inf too), inf
 //                                above, NaN for NaN
 //   exp2(v)                      2^v within 2 ulp for v in [-126, 127]; 0 below -150, NaN for NaN
-//   tanh(v)                      within 4 ulp, NaN for NaN
+//   tanh(v)                      within 3 ulp, NaN for NaN
 //   load_bf16(p) load_f16(p)     kLanes 16-bit numbers, widened exactly
 //   load_f8_part(p)              kLanes float8_e4m3 numbers / 256, exactly; its NaN as 480 / 256
 //   store_bf16(p, v) store_f16   rounded to nearest, ties to even
