@@ -95,7 +95,7 @@ TEST(CpuBackend, NamesWhatItCannotRun) {
     bad.head_dim = 72;
     EXPECT_THROW(backend->require(bad), Error);
     bad = good;
-    bad.head_dim = 272;
+    bad.head_dim = 528;
     EXPECT_THROW(backend->require(bad), Error);
     bad = good;
     bad.storage = DType::kI8;

@@ -27,6 +27,8 @@ struct AttentionShape {
   DType dtype = DType::kF32;
   float value_scale = 1.0f;
   bool causal = true;
+  float soft_cap = 0.0f;
+  bool sinks = false;
 };
 
 inline std::unique_ptr<Backend> backend_of(const std::string& isa, int32_t threads = 2) {
@@ -109,8 +111,10 @@ class AttentionHarness {
     const int64_t q_width = static_cast<int64_t>(shape_.num_heads) * shape_.head_dim;
     std::vector<float> out(attend ? static_cast<size_t>(rows * q_width) : 0, -77.0f);
     if (attend) {
-      const AttentionSpec spec{shape_.num_heads, shape_.num_kv_heads, shape_.head_dim,
-                               scale(),          shape_.window,       shape_.causal};
+      std::vector<float> sinks = sinks_of();
+      AttentionSpec spec{shape_.num_heads, shape_.num_kv_heads, shape_.head_dim, scale(),
+                         shape_.window,    shape_.causal,       shape_.soft_cap};
+      if (shape_.sinks) spec.sinks = TensorView(sinks.data(), DType::kF32, {shape_.num_heads});
       backend_.attention(x.columns(0, q_width), spec, *cache_, kLayer,
                          TensorView(out.data(), DType::kF32, {rows, q_width}));
     }
@@ -125,6 +129,14 @@ class AttentionHarness {
       all.insert(all.end(), out.begin(), out.end());
     }
     return all;
+  }
+
+  /// From far below the scores, where they count for nothing, to far above.
+  std::vector<float> sinks_of() const {
+    std::vector<float> out = parity::Random(seed_).uniforms(shape_.num_heads, -2.0f, 2.0f);
+    out.front() = -60.0f;
+    if (out.size() > 2) out[2] = 30.0f;
+    return out;
   }
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }

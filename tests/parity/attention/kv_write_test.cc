@@ -21,6 +21,10 @@ struct Case {
   int32_t rotary_dim = 0;
   bool norm = false;
 
+  /// Weights of q's or of k's norm.
+  int64_t norm_size(int32_t num_heads) const {
+    return int64_t{heads.head_dim} * (heads.norm == QkNorm::kRow ? num_heads : 1);
+  }
   int64_t width() const {
     return static_cast<int64_t>(heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim;
   }
@@ -33,7 +37,8 @@ struct Token {
 std::string describe(const Case& c) {
   return str_cat("heads ", c.heads.num_heads, "/", c.heads.num_kv_heads, " x ", c.heads.head_dim,
                  " rotary ", c.rotary_dim, c.style == RopeStyle::kNeox ? " neox" : " interleaved",
-                 c.norm ? " normed" : "");
+                 c.norm ? str_cat(" norm ", static_cast<int>(c.heads.norm)) : "",
+                 c.heads.v_norm ? " v norm" : "", " beta ", c.heads.q_factor.beta);
 }
 
 float round_to_dtype(float x, DType dtype) {
@@ -59,8 +64,9 @@ class Writer {
     }
     input_ = fill(positions_.size() * static_cast<size_t>(c.width()));
     table_ = fill(positions_.size() * static_cast<size_t>(c.rotary_dim));
-    q_norm_ = fill(static_cast<size_t>(c.heads.head_dim));
-    k_norm_ = fill(static_cast<size_t>(c.heads.head_dim));
+    q_norm_ = fill(static_cast<size_t>(c.norm_size(c.heads.num_heads)));
+    k_norm_ = fill(static_cast<size_t>(c.norm_size(c.heads.num_kv_heads)));
+    if (c.heads.v_norm) return;  // its float32 sum of squares has corners of its own
     // Rounding of values has corners: overflow, subnormals, ties, infinities.
     const float corners[] = {
         65519.0f, 65520.0f,    1e30f,        3e-8f,
@@ -98,8 +104,8 @@ class Writer {
     backend.begin_step(batch);
     QkvSpec heads = case_.heads;
     if (case_.norm) {
-      heads.q_norm = TensorView(q_norm_.data(), DType::kF32, {heads.head_dim});
-      heads.k_norm = TensorView(k_norm_.data(), DType::kF32, {heads.head_dim});
+      heads.q_norm = TensorView(q_norm_.data(), DType::kF32, {case_.norm_size(heads.num_heads)});
+      heads.k_norm = TensorView(k_norm_.data(), DType::kF32, {case_.norm_size(heads.num_kv_heads)});
     }
     RopeSpec rope;
     rope.style = case_.style;
@@ -175,17 +181,43 @@ std::vector<Case> all_cases() {
       }
     }
   }
+  // The other norms, and what else happens to heads.
+  const PositionFactor factor{0.1f, 16};
+  for (const int32_t d : {48, 272, 512}) {
+    for (const QkNorm norm : {QkNorm::kHead, QkNorm::kHeadAfterRope, QkNorm::kRow}) {
+      const auto [nq, nkv] = heads[next++ % std::size(heads)];
+      const RopeStyle style = next % 2 == 0 ? RopeStyle::kNeox : RopeStyle::kInterleaved;
+      const int32_t rotary_dim = next % 4 == 0 ? 0 : d / 2;
+      cases.push_back(
+          {{nq, nkv, d, {}, {}, 1e-6f, norm, next % 2 == 0, factor}, style, rotary_dim, true});
+    }
+  }
+  cases.push_back({{4, 2, 32, {}, {}, 1e-6f, QkNorm::kHead, true, factor}});
   return cases;
 }
 
-// |x| <= 2 before the norm. With u = 2^-24: the norm's sum of squares is off by (d + 2) u
-// relatively, its root by half of that plus 3 u, the two products by 2 u; normed values are below
-// 2 sqrt(d) and the weights 2. A rotation by |cos|, |sin| <= 2 rounds 3 times: 3 u * 8 * max|x|.
+/// What a norm of n numbers is off by, without its weight, for results up to sqrt(n). With
+/// u = 2^-24: its sum of squares by (n + 2) u relatively, its root by half of that plus 3 u, the
+/// two products by 2 u.
+double norm_error(double n) { return ((n + 2) / 2 + 6) * 0x1p-24 * std::sqrt(n); }
+
+// |x| <= 2 before the norm, as are weights, sines and cosines. A rotation rounds 3 times: it is off
+// by 3 u * 8 * max|x|, and makes numbers and what they are off by up to 4 times as large. A norm
+// behind it sees numbers of about 1.6 at the root of their mean square, by 4 standard deviations
+// more than 1/2: it at most doubles what they are off by; its weight doubles that again. A row's
+// norm sums more numbers. At last q takes a factor of less than 2, rounded twice.
 double tolerance(const Case& c) {
   const double u = 0x1p-24, d = c.heads.head_dim;
-  const double largest = c.norm ? 2.0 * std::sqrt(d) : 2.0;
-  const double norm_error = c.norm ? ((d + 2) / 2 + 6) * u * largest : 0.0;
-  return 4 * norm_error + 24 * u * largest;
+  const double n = c.heads.norm == QkNorm::kRow ? d * c.heads.num_heads : d;
+  const double normed = c.norm ? 2.0 * norm_error(n) : 0.0;
+  double bound;
+  if (c.norm && c.heads.norm == QkNorm::kHeadAfterRope) {
+    bound = 4.0 * 24 * u * 2.0 + normed;
+  } else {
+    bound = 4 * normed + 24 * u * (c.norm ? 2.0 * std::sqrt(n) : 2.0);
+  }
+  if (c.heads.q_factor.beta == 0.0f) return bound;
+  return 2.0 * bound + 2 * u * 16.0 * std::sqrt(n);
 }
 
 void expect_close(const std::vector<float>& out, const std::vector<float>& expected, double bound,
@@ -220,7 +252,11 @@ TEST_P(KvWrite, MatchesTheReference) {
       const std::string what = str_cat(describe(c), " row ", i);
       expect_close(out[i].queries, expected[i].queries, tolerance(c), what + " queries");
       expect_close(out[i].key, expected[i].key, tolerance(c), what + " key");
-      EXPECT_TRUE(out[i].value == expected[i].value) << what << " value";
+      if (c.heads.v_norm) {
+        expect_close(out[i].value, expected[i].value, norm_error(c.heads.head_dim), what);
+      } else {
+        EXPECT_TRUE(out[i].value == expected[i].value) << what << " value";
+      }
     }
   }
 }

@@ -13,6 +13,9 @@ void exp_all(const float* in, int64_t count, float* out) {
 void exp2_all(const float* in, int64_t count, float* out) {
   for (int64_t i = 0; i < count; i += kLanes) store(out + i, exp2(load(in + i)));
 }
+void tanh_all(const float* in, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; i += kLanes) store(out + i, tanh(load(in + i)));
+}
 void to_bf16_all(const float* in, int64_t count, uint16_t* out) {
   for (int64_t i = 0; i < count; i += kLanes) store_bf16(out + i, load(in + i));
 }
@@ -57,8 +60,9 @@ void to_i16_all(const float* in, int64_t count, int16_t* out) {
 }  // namespace
 
 extern const SimdOps kSimdOps;
-const SimdOps kSimdOps = {kLanes,        exp_all,      exp2_all,      to_bf16_all,  to_f16_all,
-                          from_bf16_all, from_f16_all, split_bf16,    sum_of,       max_of,
-                          greater,       copy_part,    transpose_all, dot_words_of, to_i16_all};
+const SimdOps kSimdOps = {kLanes,      exp_all,       exp2_all,      tanh_all,
+                          to_bf16_all, to_f16_all,    from_bf16_all, from_f16_all,
+                          split_bf16,  sum_of,        max_of,        greater,
+                          copy_part,   transpose_all, dot_words_of,  to_i16_all};
 
 }  // namespace headrace::HEADRACE_ISA

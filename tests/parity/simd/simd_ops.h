@@ -11,6 +11,7 @@ struct SimdOps {
   int lanes;
   void (*exp)(const float* in, int64_t count, float* out);
   void (*exp2)(const float* in, int64_t count, float* out);
+  void (*tanh)(const float* in, int64_t count, float* out);
   void (*to_bf16)(const float* in, int64_t count, uint16_t* out);
   void (*to_f16)(const float* in, int64_t count, uint16_t* out);
   void (*from_bf16)(const uint16_t* in, int64_t count, float* out);

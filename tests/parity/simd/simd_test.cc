@@ -107,6 +107,26 @@ TEST_P(Simd, Exp2IsWithinTwoUlp) {
   EXPECT_EQ(out[7], 0x1p-126f);
 }
 
+TEST_P(Simd, TanhIsWithinFourUlp) {
+  std::vector<float> in = {0.0f, -0.0f, 1e-30f, 0.625f, -0.6250001f, 88.8f, -1e30f, kInfinity};
+  for (float x = 1e-4f; x <= 12.0f; x *= 1.0013f) in.insert(in.end(), {x, -x});
+  in.resize(in.size() / 16 * 16);
+  std::vector<float> out(in.size());
+  ops().tanh(in.data(), static_cast<int64_t>(in.size()), out.data());
+  double worst = 0.0;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const double want = std::tanh(static_cast<double>(in[i]));
+    const float near = std::abs(static_cast<float>(want));
+    const double ulp = static_cast<double>(std::nextafter(near, kInfinity)) - near;
+    worst = std::max(worst, std::abs(static_cast<double>(out[i]) - want) / ulp);
+  }
+  EXPECT_LE(worst, 4.0);
+
+  std::fill_n(in.begin(), 16, std::numeric_limits<float>::quiet_NaN());
+  ops().tanh(in.data(), 16, out.data());
+  for (int i = 0; i < 16; ++i) EXPECT_TRUE(std::isnan(out[static_cast<size_t>(i)]));
+}
+
 TEST_P(Simd, MultipliesPairsOfWords) {
   Random random(31);
   SCOPED_TRACE(random.trace());
