@@ -181,7 +181,7 @@ void read_longrope(ConfigReader& rope, RopeScaling& out) {
   out.attention_factor = rope.optional_number("attention_factor", 1e-3, 1e3);
   out.short_factors = read_factors(rope, "short_factor", out.rotary_dim);
   out.long_factors = read_factors(rope, "long_factor", out.rotary_dim);
-  if (out.factor > 1.0 && out.original_length < 2) {
+  if (!out.attention_factor && out.factor > 1.0 && out.original_length < 2) {
     rope.fail_value("original_max_position_embeddings", "must be 2 or more");
   }
 }

@@ -14,7 +14,7 @@ namespace {
 int64_t read_period(ConfigReader& reader) {
   const JsonValue* pattern = reader.find("sliding_window_pattern");
   if (pattern == nullptr || !pattern->is_string()) {
-    return reader.integer("sliding_window_pattern", 4, 1, kMaxWindow);
+    return reader.optional_integer("sliding_window_pattern", 1, kMaxWindow).value_or(4);
   }
   const std::string& letters = pattern->text();
   if (letters.find_first_not_of('L') + 1 != letters.size() || letters.back() != 'G') {
