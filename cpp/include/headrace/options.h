@@ -117,7 +117,9 @@ struct ModelOptions {
   int32_t max_num_seqs = 64;  ///< sequences running at once, 1..4096
   int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = 512, GPU: 4096 (>= max_num_seqs)
   int32_t block_size = 64;             ///< tokens per KV block: 16, 32, 64, 128 or 256
-  int32_t num_kv_blocks = 0;           ///< 0 = from kv_cache_bytes
+  /// Of all groups of layers together (ModelInfo::num_kv_groups): a sequence takes a block of each
+  /// group for block_size tokens. 0 = from kv_cache_bytes
+  int32_t num_kv_blocks = 0;
   size_t kv_cache_bytes = 0;           ///< 0 = memory_utilization of the free memory, at most what
                                        ///< max_num_seqs x max_model_len can use
   double memory_utilization = 0.9;     ///< (0, 1]: share of free memory the model may take in all
