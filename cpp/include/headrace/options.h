@@ -120,9 +120,9 @@ struct ModelOptions {
   /// Of all groups of layers together (ModelInfo::num_kv_groups): a sequence takes a block of each
   /// group for block_size tokens. 0 = from kv_cache_bytes
   int32_t num_kv_blocks = 0;
-  size_t kv_cache_bytes = 0;           ///< 0 = memory_utilization of the free memory, at most what
-                                       ///< max_num_seqs x max_model_len can use
-  double memory_utilization = 0.9;     ///< (0, 1]: share of free memory the model may take in all
+  size_t kv_cache_bytes = 0;        ///< 0 = memory_utilization of the free memory, at most what
+                                    ///< max_num_seqs x max_model_len can use
+  double memory_utilization = 0.9;  ///< (0, 1]: share of free memory the model may take in all
   /// In (0, 1]: instead, this share of all memory but memory_leftover_bytes, as far as it is free.
   /// 0 = off; then memory_leftover_bytes must be 0.
   double total_memory_ratio = 0.0;
