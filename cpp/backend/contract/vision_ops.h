@@ -5,17 +5,10 @@
 #include <cstdint>
 #include <span>
 
+#include "backend/contract/activation.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
-
-/// Elementwise functions.
-enum class Activation : uint8_t {
-  kSilu,       ///< x * sigmoid(x)
-  kGeluErf,    ///< x * (1 + erf(x / sqrt(2))) / 2
-  kGeluTanh,   ///< x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
-  kQuickGelu,  ///< x * sigmoid(1.702 x)
-};
 
 /// Sizes of heads that segment_attention() takes: multiples of the unit.
 inline constexpr int32_t kSegmentHeadUnit = 8;

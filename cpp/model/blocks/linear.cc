@@ -55,11 +55,11 @@ void run_linear(const BlockContext& context, const Linear& linear, const TensorV
 void run_silu_mul(const BlockContext& context, const Linear& linear, const TensorView& x,
                   const TensorView& gate_up, const TensorView& out) {
   if (context.loras.groups(linear.site).empty()) {
-    context.backend.linear_silu_mul(x, *linear.weight, linear.bias.view, out);
+    context.backend.linear_gate_mul(x, *linear.weight, linear.bias.view, {}, out);
     return;
   }
   run_linear(context, linear, x, gate_up);
-  context.backend.silu_mul(gate_up, out);
+  context.backend.gate_mul(gate_up, {}, out);
 }
 
 void run_add_norm(const BlockContext& context, const StepRows& step, const TensorView& norm) {
