@@ -9,7 +9,7 @@
 // Rows choose experts at random, others in every pass. Bytes are those of the experts that some row
 // uses, operations those of all pairs. The floor is what takes longer, reading the bytes at the
 // speed of a plain loop before and after, or the operations at the instruction's peak. "dense" is
-// linear_silu_mul() and linear() with a weight as large as a row's experts together: several of
+// linear_gate_mul() and linear() with a weight as large as a row's experts together: several of
 // them take turns, so that each is read from memory. Both alternate; what is printed is the best
 // and the median of the passes. "route" is the choice of experts that comes before.
 
@@ -177,7 +177,7 @@ class Bench {
       const Layer& other = weights.dense[turn_++ % weights.dense.size()];
       pass.dense_bytes += static_cast<double>(other.bytes());
       start = now();
-      backend_->linear_silu_mul(ops.x, *other.gate_up, {}, ops.inner);
+      backend_->linear_gate_mul(ops.x, *other.gate_up, {}, {}, ops.inner);
       backend_->linear(ops.inner, *other.down, {}, ops.out);
       pass.dense_seconds += now() - start;
     }

@@ -161,7 +161,7 @@ class Bench {
     const TensorView x(input_.data, DType::kF32, {rows, layer.shape.k});
     const TensorView out(output_.data, DType::kF32, {rows, outputs});
     if (gate_up) {
-      backend_->linear_silu_mul(x, *layer.weight, {}, out);
+      backend_->linear_gate_mul(x, *layer.weight, {}, {}, out);
     } else {
       backend_->linear(x, *layer.weight, {}, out);
     }

@@ -98,12 +98,13 @@ class TimedBackend final : public Backend {
   void linear_add_rms_norm(const LinearAddNorm& args) override {
     timed_linear("add norm", args.x, args.weight, [&] { inner_.linear_add_rms_norm(args); });
   }
-  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
-                       TensorView out) override {
-    timed_linear("silu mul", x, weight, [&] { inner_.linear_silu_mul(x, weight, bias, out); });
+  void linear_gate_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       const GateSpec& spec, TensorView out) override {
+    timed_linear("gate mul", x, weight,
+                 [&] { inner_.linear_gate_mul(x, weight, bias, spec, out); });
   }
-  void silu_mul(TensorView gate_up, TensorView out) override {
-    timed("silu_mul", [&] { inner_.silu_mul(gate_up, out); });
+  void gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) override {
+    timed("gate_mul", [&] { inner_.gate_mul(gate_up, spec, out); });
   }
   void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
              const RouterSpec& spec, TensorView ids, TensorView weights) override {

@@ -99,9 +99,9 @@ class CudaBackend : public Backend {
                   TensorView out) override;
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
   void linear_add_rms_norm(const LinearAddNorm& args) override;
-  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
-                       TensorView out) override;
-  void silu_mul(TensorView gate_up, TensorView out) override;
+  void linear_gate_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       const GateSpec& spec, TensorView out) override;
+  void gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) override;
   void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
              const RouterSpec& spec, TensorView ids, TensorView weights) override;
   void experts(const Experts& args) override;
@@ -252,9 +252,9 @@ class CudaBackend : public Backend {
   bool on_device(const SampleRow& row) const;
   void sample_on_host(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,
                       std::span<SampleResult> results);
-  enum class Epilogue : uint8_t { kPlain, kAdd, kSiluMul };  ///< kAdd: to what `out` holds
+  enum class Epilogue : uint8_t { kPlain, kAdd, kGateMul };  ///< kAdd: to what `out` holds
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
-                  const TensorView& out, Epilogue epilogue);
+                  const TensorView& out, Epilogue epilogue, const GateSpec& gate = {});
   /// Of a table that has tokens [first, first + count).
   void run_embed(const PackedWeight& table, int32_t first, int32_t count, const TensorView& out);
   /// False for a weight that isn't quantized, of which nothing is done.

@@ -142,11 +142,19 @@ void check_linear(const TensorView& x, const PackedWeight& weight, const TensorV
   if (bias.data != nullptr) check_vector(bias, weight.n());
 }
 
-void check_silu_mul(const TensorView& gate_up, const TensorView& out) {
-  check_matrix(gate_up);
-  check_matrix(out);
-  HEADRACE_CHECK(gate_up.rows() == out.rows() && gate_up.cols() == 2 * out.cols(), gate_up.rows(),
-                 " x ", gate_up.cols(), " to ", out.rows(), " x ", out.cols());
+void check_gate(const GateSpec& spec) {
+  const auto kind = static_cast<int>(spec.activation);
+  HEADRACE_CHECK(spec.activation <= Activation::kGeluTanh, kind);
+  HEADRACE_CHECK(std::isfinite(spec.limit) && spec.limit >= 0.0f && std::isfinite(spec.alpha),
+                 spec.limit, " ", spec.alpha);
+  HEADRACE_CHECK(spec.limit == 0.0f || spec.activation == Activation::kSilu, kind);
+}
+
+void check_gate_mul(const TensorView& gate_up, const GateSpec& spec, const TensorView& out,
+                    DType act) {
+  check_gate(spec);
+  check_matrix(out, out.shape[0], out.shape[1], act);
+  check_matrix(gate_up, out.rows(), 2 * out.cols(), act);
 }
 
 void check_lora_spec(const LoraSpec& spec) {

@@ -29,7 +29,9 @@ void check_cap_logits(const TensorView& logits, float factor, float cap);
 /// `n`: columns of out.
 void check_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
                   const TensorView& out, int64_t n);
-void check_silu_mul(const TensorView& gate_up, const TensorView& out);
+void check_gate(const GateSpec& spec);
+void check_gate_mul(const TensorView& gate_up, const GateSpec& spec, const TensorView& out,
+                    DType act = DType::kF32);
 /// The spec of one adapter's linear: sizes, columns, storage.
 void check_lora_spec(const LoraSpec& spec);
 void check_lora(const TensorView& x, std::span<const LoraGroup> groups, const TensorView& scratch,

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "backend/checks/op_checks.h"
 #include "backend/checks/tensor_checks.h"
 #include "base/check.h"
 
@@ -35,7 +36,17 @@ void check_route(const TensorView& x, const PackedWeight& gate, const TensorView
   if (correction.data != nullptr) check_vector(correction, spec.num_experts);
 }
 
+void check_expert_gate(const Experts& args, DType act) {
+  check_gate(args.gate);
+  const int64_t experts = args.down.experts();
+  if (args.gate_up_bias.data != nullptr) {
+    check_vector(args.gate_up_bias, experts * args.gate_up.n(), act);
+  }
+  if (args.down_bias.data != nullptr) check_vector(args.down_bias, experts * args.down.n(), act);
+}
+
 void check_experts(const Experts& args) {
+  check_expert_gate(args);
   const int64_t rows = args.x.shape[0], top_k = args.ids.shape[1];
   HEADRACE_CHECK(args.gate_up.experts() == args.down.experts() &&
                      args.gate_up.n() == 2 * args.down.k() && args.gate_up.k() == args.down.n(),

@@ -10,6 +10,8 @@ void check_router(const RouterSpec& spec);
 void check_route(const TensorView& x, const PackedWeight& gate, const TensorView& logit_bias,
                  const TensorView& correction, const RouterSpec& spec, const TensorView& ids,
                  const TensorView& weights);
+/// The gate and the biases alone.
+void check_expert_gate(const Experts& args, DType act = DType::kF32);
 /// Ids are checked by those who read them.
 void check_experts(const Experts& args);
 void check_add(const TensorView& x, const TensorView& out);

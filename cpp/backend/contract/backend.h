@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 
+#include "backend/contract/activation.h"
 #include "backend/contract/attention_op.h"
 #include "backend/contract/block_copy.h"
 #include "backend/contract/device_info.h"
@@ -207,13 +208,14 @@ class Backend {
     add_rms_norm(args.residual, args.delta, args.norm, args.eps, args.out);
   }
 
-  /// out [T, n/2] = silu(gate) * up where gate‖up = x . W^T (+ bias [n]). W packed with kGateUp.
-  virtual void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
-                               TensorView out) = 0;
+  /// out [T, n/2] = what `spec` makes of gate and up, where gate‖up = x . W^T (+ bias [n]). W
+  /// packed with kGateUp.
+  virtual void linear_gate_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                               const GateSpec& spec, TensorView out) = 0;
 
-  /// out [T, n/2] = silu(gate) * up of gate_up [T, n]. After linear() it gives the bits of
-  /// linear_silu_mul(). Moves 1.5*T*n*act bytes.
-  virtual void silu_mul(TensorView gate_up, TensorView out) = 0;
+  /// out [T, n/2] = what `spec` makes of gate_up [T, n]. After linear() it gives the bits of
+  /// linear_gate_mul(). Moves 1.5*T*n*act bytes.
+  virtual void gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) = 0;
 
   /// Chooses spec.top_k of spec.num_experts experts for each row of x [T, H] by `gate` [E, H], kept
   /// as kF32; see RouterSpec. `logit_bias` and `correction` [E] f32 may be empty. ids [T, top_k]
@@ -224,8 +226,9 @@ class Backend {
                      TensorView weights) = 0;
 
   /// out[row] = the sum over the row's experts e, in ascending order, of
-  /// weight * (down_e . silu_mul(gate_up_e . x[row])), float32; what lies between are activations,
-  /// rounded as linear() rounds them. Moves the weights of all experts that some row uses.
+  /// weight * (down_e . gate_mul(gate_up_e . x[row] + its bias) + its bias), float32; what lies
+  /// between are activations, rounded as linear() rounds them. Moves the weights of all experts
+  /// that some row uses.
   virtual void experts(const Experts& args) = 0;
 
   /// out += x, both [T, H] act.

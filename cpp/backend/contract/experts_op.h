@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "backend/contract/activation.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -54,6 +55,9 @@ struct Experts {
   /// -1: the weights are of all experts. Else they are of those from this number on (a rank's), and
   /// what other experts would give is left out of the sum: none of its own gives 0.
   int32_t first = -1;
+  GateSpec gate = {};
+  /// [E * 2 * I] and [E * H] act for the E experts of the weights, each may be empty.
+  TensorView gate_up_bias = {}, down_bias = {};
 
   /// Which of its matrices an id means; none: -1.
   int32_t own(int32_t id, int64_t experts) const noexcept {

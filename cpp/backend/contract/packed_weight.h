@@ -43,7 +43,7 @@ struct WeightPart {
 /// How a weight will be used, which decides its layout.
 enum class WeightUse : uint8_t {
   kLinear,         ///< linear() only
-  kGateUp,         ///< linear_silu_mul(): first half of the rows is gate, second half up
+  kGateUp,         ///< linear_gate_mul(): first half of the rows is gate, second half up
   kEmbedding,      ///< embed() only
   kTiedEmbedding,  ///< both embed() and linear()
 };

@@ -2,12 +2,12 @@
 
 // The CPU backend over one kernel set. Methods are spread over files by what they do:
 //   cpu_backend.cc  construction, memory, weights, begin_step
-//   linear.cc       linear, linear_add_rms_norm, linear_silu_mul
+//   linear.cc       linear, linear_add_rms_norm, linear_gate_mul
 //   route.cc        route
 //   experts.cc      experts
 //   lora.cc         pack_lora, lora
 //   ranks.cc        join, embed_part, all_reduce, gather_columns
-//   rows.cc         embed, rope_table, norms, silu_mul, add, add_gated, scale, mul_sigmoid,
+//   rows.cc         embed, rope_table, norms, gate_mul, add, add_gated, scale, mul_sigmoid,
 //                   cap_logits, gather_rows
 //   kv_cache.cc     kv_block_bytes, make_kv_cache, add_host_blocks, copy_blocks
 //   rope_kv_write.cc  rope_kv_write
@@ -77,9 +77,9 @@ class CpuBackend : public Backend {
   void expect(const PackedWeight& weight) override { expected_ = &weight; }
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
   void linear_add_rms_norm(const LinearAddNorm& args) override;
-  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
-                       TensorView out) override;
-  void silu_mul(TensorView gate_up, TensorView out) override;
+  void linear_gate_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       const GateSpec& spec, TensorView out) override;
+  void gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) override;
   void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
              const RouterSpec& spec, TensorView ids, TensorView weights) override;
   void experts(const Experts& args) override;
@@ -146,7 +146,7 @@ class CpuBackend : public Backend {
   /// x with its columns in another order [k], in memory that the next call takes.
   TensorView reordered(const TensorView& x, const int32_t* order);
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
-                  const TensorView& out, PanelEpilogue epilogue);
+                  const TensorView& out, PanelEpilogue epilogue, const GateSpec& gate = {});
 
   const CpuIsa* isa_;
   const std::vector<NumaNode> nodes_;  ///< of the pool's groups; empty: threads go where they like

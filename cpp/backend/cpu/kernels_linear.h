@@ -14,15 +14,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/contract/activation.h"
+
 namespace headrace {
 
 /// What to do with a panel's finished products.
 enum class PanelEpilogue : uint8_t {
   kStore,        ///< out[col] = acc + bias
   kAdd,          ///< out[col] += acc + bias
-  kSiluMul,      ///< vectors alternate gate, up: out[col] = silu(gate + bias) * (up + up_bias)
+  kGateMul,      ///< vectors alternate gate, up: out[col] = gate_mul(gate + bias, up + up_bias)
   kGateUp,       ///< the same vectors: out[col] = gate + bias, out[col + up_column] = up + up_bias
-  kAddWeighted,  ///< out[col] of row out_rows[row] += row_weights[row] * acc
+  kAddWeighted,  ///< out[col] of row out_rows[row] += row_weights[row] * (acc + bias)
 };
 
 /// The product of `rows` packed rows with one panel.
@@ -40,6 +42,7 @@ struct PanelTask {
   int32_t cols;       ///< outputs that exist: <= panel_cols (half of it of gate and up)
   int64_t up_column;  ///< kGateUp only
   PanelEpilogue epilogue;
+  GateSpec gate;             ///< kGateMul only
   const int32_t* out_rows;   ///< [rows], kAddWeighted only: rows of `out`
   const float* row_weights;  ///< [rows], kAddWeighted only
 };

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "backend/contract/activation.h"
+
 namespace headrace {
 
 struct RowKernels {
@@ -16,8 +18,8 @@ struct RowKernels {
   /// variance is summed from what is left of x after the mean. out may be x.
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n,
                      float* out);
-  /// out[i] = silu(gate[i]) * up[i].
-  void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
+  /// out[i] = what `spec` makes of gate[i] and up[i].
+  void (*gate_mul)(const GateSpec& spec, const float* gate, const float* up, int64_t n, float* out);
   /// out[i] += x[i].
   void (*add)(const float* x, int64_t n, float* out);
   /// sigmoid(sum of x[i] * gate[i]).

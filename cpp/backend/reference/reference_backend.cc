@@ -281,25 +281,28 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
-                       TensorView out) override {
+  void linear_gate_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       const GateSpec& spec, TensorView out) override {
     const int64_t half = weight.n() / 2;
+    check_gate(spec);
     check_linear(x, weight, bias, out, half);
     for (int64_t i = 0; i < x.rows(); ++i) {
       for (int64_t j = 0; j < half; ++j) {
         const auto gate = static_cast<float>(product(x, i, weight, j, bias));
         const auto up = static_cast<float>(product(x, i, weight, half + j, bias));
-        out.row<float>(i)[j] = silu_mul(gate, up);
+        out.row<float>(i)[j] = reference_gate(spec, gate, up);
       }
     }
   }
 
-  void silu_mul(TensorView gate_up, TensorView out) override {
-    check_silu_mul(gate_up, out);
+  void gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) override {
+    check_gate_mul(gate_up, spec, out);
     for (int64_t i = 0; i < out.rows(); ++i) {
       const float* gate = gate_up.row<float>(i);
       const float* up = gate + out.cols();
-      for (int64_t j = 0; j < out.cols(); ++j) out.row<float>(i)[j] = silu_mul(gate[j], up[j]);
+      for (int64_t j = 0; j < out.cols(); ++j) {
+        out.row<float>(i)[j] = reference_gate(spec, gate[j], up[j]);
+      }
     }
   }
 
@@ -330,12 +333,13 @@ class ReferenceBackend final : public Backend {
         HEADRACE_CHECK(expert >= 0 && expert < args.down.experts(), expert);
         for (int64_t j = 0; j < inner_cols; ++j) {
           const int64_t gate = expert * args.gate_up.n() + j;
+          const double open = product(args.x, i, args.gate_up, gate, args.gate_up_bias);
+          const double up = product(args.x, i, args.gate_up, gate + inner_cols, args.gate_up_bias);
           inner[size_t(j)] =
-              silu_mul(static_cast<float>(product(args.x, i, args.gate_up, gate, {})),
-                       static_cast<float>(product(args.x, i, args.gate_up, gate + inner_cols, {})));
+              reference_gate(args.gate, static_cast<float>(open), static_cast<float>(up));
         }
         for (int64_t j = 0; j < cols; ++j) {
-          const double sum = product(inner_row, 0, args.down, expert * cols + j, {});
+          const double sum = product(inner_row, 0, args.down, expert * cols + j, args.down_bias);
           sums[size_t(j)] += static_cast<double>(args.weights.row<float>(i)[slot]) * sum;
         }
       }
@@ -444,11 +448,6 @@ class ReferenceBackend final : public Backend {
   }
 
  private:
-  static float silu_mul(float gate, float up) {
-    const double wide = gate;
-    return static_cast<float>(wide / (1.0 + std::exp(-wide)) * static_cast<double>(up));
-  }
-
   static void add_lora(const ReferenceLora::Part& part, const float* x, int64_t k, float* out) {
     std::vector<double> inner;
     for (int64_t i = 0; i < part.rank; ++i) inner.push_back(dot(x, &part.a[size_t(i * k)], k));

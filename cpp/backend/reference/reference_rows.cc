@@ -1,6 +1,9 @@
 #include "backend/reference/reference_rows.h"
 
 #include <cmath>
+#include <numbers>
+
+#include "base/check.h"
 
 namespace headrace {
 
@@ -48,6 +51,33 @@ void reference_layer_norm(const TensorView& x, const TensorView& weight, const T
       out.row<float>(i)[j] = static_cast<float>(scaled + shift);
     }
   }
+}
+
+double reference_activation(Activation kind, double x) {
+  switch (kind) {
+    case Activation::kSilu:
+      return x / (1.0 + std::exp(-x));
+    case Activation::kGeluErf:
+      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+    case Activation::kGeluTanh: {
+      const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+      return x / (1.0 + std::exp(-2.0 * inner));  // (1 + tanh(y)) / 2 = sigmoid(2 y)
+    }
+    case Activation::kQuickGelu:
+      return x / (1.0 + std::exp(-1.702 * x));
+  }
+  HEADRACE_CHECK(false, static_cast<int>(kind));
+  return x;
+}
+
+float reference_gate(const GateSpec& spec, float gate, float up) {
+  double g = gate, u = up;
+  if (spec.limit == 0.0f) return static_cast<float>(reference_activation(spec.activation, g) * u);
+  const double limit = spec.limit;
+  if (g > limit) g = limit;
+  if (std::abs(u) > limit) u = std::copysign(limit, u);
+  const double opened = g / (1.0 + std::exp(-static_cast<double>(spec.alpha) * g));
+  return static_cast<float>(opened * (u + 1.0));
 }
 
 void reference_scale(const TensorView& x, float factor) {

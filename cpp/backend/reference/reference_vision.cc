@@ -2,31 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <vector>
 
-#include "base/check.h"
+#include "backend/reference/reference_rows.h"
 
 namespace headrace {
 
 namespace {
-
-double activated(Activation kind, double x) {
-  switch (kind) {
-    case Activation::kSilu:
-      return x / (1.0 + std::exp(-x));
-    case Activation::kGeluErf:
-      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
-    case Activation::kGeluTanh: {
-      const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
-      return x / (1.0 + std::exp(-2.0 * inner));  // (1 + tanh(y)) / 2 = sigmoid(2 y)
-    }
-    case Activation::kQuickGelu:
-      return x / (1.0 + std::exp(-1.702 * x));
-  }
-  HEADRACE_CHECK(false, static_cast<int>(kind));
-  return x;
-}
 
 /// One head of one query over the rows [first, end).
 void attend(const SegmentAttention& args, const float* query, int64_t column, int32_t first,
@@ -56,7 +38,7 @@ void reference_activate(Activation kind, const TensorView& x) {
   for (int64_t i = 0; i < x.rows(); ++i) {
     float* row = x.row<float>(i);
     for (int64_t j = 0; j < x.cols(); ++j) {
-      row[j] = static_cast<float>(activated(kind, static_cast<double>(row[j])));
+      row[j] = static_cast<float>(reference_activation(kind, static_cast<double>(row[j])));
     }
   }
 }

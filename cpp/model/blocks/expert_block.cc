@@ -49,6 +49,7 @@ class Group {
         correction_(reader.vector(sources.correction)),
         gate_up_(reader.matrix(sources.gate_up)),
         down_(reader.matrix(sources.down)),
+        activation_(sources.activation),
         first_(sources.first) {}
 
   const PackedWeight& first_weight() const { return *gate_; }
@@ -65,7 +66,7 @@ class Group {
     const TensorView weights = choice_.weights.first_rows(x.rows());
     backend.route(x, *gate_, {}, correction_.view, router_, ids, weights);
     backend.expect(next);
-    backend.experts({x, ids, weights, *gate_up_, *down_, out, first_});
+    backend.experts({x, ids, weights, *gate_up_, *down_, out, first_, activation_});
   }
 
  private:
@@ -73,6 +74,7 @@ class Group {
   std::unique_ptr<PackedWeight> gate_;
   DeviceVector correction_;
   std::unique_ptr<PackedWeight> gate_up_, down_;
+  GateSpec activation_;
   int32_t first_;  // Experts::first
   Choice choice_;
 };

@@ -16,6 +16,7 @@ struct ExpertGroup {
   VectorSource correction;  ///< [E]; may be empty
   MatrixSource gate_up;     ///< [2 I, H] for each expert
   MatrixSource down;        ///< [H, I] for each expert
+  GateSpec activation;      ///< of each expert
   int32_t first = -1;       ///< Experts::first
 };
 

@@ -43,6 +43,7 @@ class GatedMlpBlock final : public FeedForward {
 GatedMlp::GatedMlp(const GatedMlpSources& sources, WeightReader& reader)
     : gate_up_(load_linear(reader, sources.gate_up)),
       down_(load_linear(reader, sources.down)),
+      gate_(sources.gate),
       width_(sources.width()) {}
 
 void GatedMlp::place(const StepLimits& limits, Carver& carver) {
@@ -55,8 +56,8 @@ void GatedMlp::place(const StepLimits& limits, Carver& carver) {
 TensorView GatedMlp::gate_and_up(const BlockContext& context, const TensorView& x) const {
   const TensorView out = gated_.first_rows(x.rows());
   const bool loras = gate_up_rows_.rows() > 0;
-  run_silu_mul(context, gate_up_, x, loras ? gate_up_rows_.first_rows(x.rows()) : gate_up_rows_,
-               out);
+  run_gate_mul(context, gate_up_, gate_, x,
+               loras ? gate_up_rows_.first_rows(x.rows()) : gate_up_rows_, out);
   return out;
 }
 

@@ -39,6 +39,7 @@ class GatedMlp {
 
  private:
   Linear gate_up_, down_;
+  GateSpec gate_;
   int64_t width_;
   TensorView gated_;         // [T, I]
   TensorView gate_up_rows_;  // [T, 2 I]; without adapters [0, 2 I]

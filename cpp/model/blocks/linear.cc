@@ -52,14 +52,14 @@ void run_linear(const BlockContext& context, const Linear& linear, const TensorV
 }
 
 // Rows without an adapter get the fused op's bits either way.
-void run_silu_mul(const BlockContext& context, const Linear& linear, const TensorView& x,
-                  const TensorView& gate_up, const TensorView& out) {
+void run_gate_mul(const BlockContext& context, const Linear& linear, const GateSpec& gate,
+                  const TensorView& x, const TensorView& gate_up, const TensorView& out) {
   if (context.loras.groups(linear.site).empty()) {
-    context.backend.linear_silu_mul(x, *linear.weight, linear.bias.view, out);
+    context.backend.linear_gate_mul(x, *linear.weight, linear.bias.view, gate, out);
     return;
   }
   run_linear(context, linear, x, gate_up);
-  context.backend.silu_mul(gate_up, out);
+  context.backend.gate_mul(gate_up, gate, out);
 }
 
 }  // namespace headrace

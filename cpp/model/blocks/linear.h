@@ -36,9 +36,9 @@ Linear load_linear(WeightReader& reader, const LinearSource& source);
 void run_linear(const BlockContext& context, const Linear& linear, const TensorView& x,
                 const TensorView& out);
 
-/// out [T, n / 2] = silu(gate) * up of a linear packed with kGateUp. Adapters add before the SiLU.
-/// `gate_up` [T, n] is scratch if rows may use adapters, and otherwise empty.
-void run_silu_mul(const BlockContext& context, const Linear& linear, const TensorView& x,
-                  const TensorView& gate_up, const TensorView& out);
+/// out [T, n / 2] = what `gate` makes of gate and up of a linear packed with kGateUp. Adapters add
+/// to both before. `gate_up` [T, n] is scratch if rows may use adapters, and otherwise empty.
+void run_gate_mul(const BlockContext& context, const Linear& linear, const GateSpec& gate,
+                  const TensorView& x, const TensorView& gate_up, const TensorView& out);
 
 }  // namespace headrace

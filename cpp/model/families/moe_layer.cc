@@ -99,6 +99,7 @@ ExpertGroup list_group(const ModelConfig& config, const LayerNaming& naming,
   };
   ExpertGroup out;
   out.router = moe.router;
+  out.activation = config.gate;
   out.gate = list_router(config, naming, names, group);
   out.gate_up = of_experts(
       moe, group,

@@ -266,7 +266,7 @@ void VitRun::run_mlp(const VitBlock& block, const TensorView& normed, const Tile
   const TensorView wide = scratch_.wide.first_rows(tile.rows);
   const TensorView delta = scratch_.delta.first_rows(tile.rows);
   if (model_.config.gated_mlp) {
-    backend.linear_silu_mul(normed, *block.up.weight, block.up.bias.view, wide);
+    backend.linear_gate_mul(normed, *block.up.weight, block.up.bias.view, {}, wide);
   } else {
     backend.linear(normed, *block.up.weight, block.up.bias.view, wide);
     backend.activate(model_.config.activation, wide);

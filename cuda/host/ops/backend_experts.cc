@@ -95,11 +95,13 @@ void CudaBackend::experts(const Experts& args) {
                            .down = down.layout,
                            .gate_up_quant = gate_up.quant,
                            .down_quant = down.quant};
+  check_expert_gate(args, x.dtype);
   void* const workspace = grow(experts_workspace_, experts_workspace_bytes(shape));
   const bool padded = step_.recorded && x.rows() == step_.rows;
   const int32_t* const used_rows = padded ? step_.used_rows : nullptr;
   graphs_.note("experts", x, args.ids, args.weights, &args.gate_up, &args.down, shape.first_expert,
-               used_rows, workspace, args.out);
+               used_rows, workspace, args.out, args.gate_up_bias, args.down_bias,
+               args.gate.activation, args.gate.limit, args.gate.alpha);
   launch(cuda::experts, {.shape = shape,
                          .x = matrix(x),
                          .ids = static_cast<const int32_t*>(args.ids.data),
@@ -108,6 +110,9 @@ void CudaBackend::experts(const Experts& args) {
                          .weights_stride = args.weights.row_stride,
                          .gate_up = args.gate_up.data(),
                          .down = args.down.data(),
+                         .gate_up_bias = args.gate_up_bias.data,
+                         .down_bias = args.down_bias.data,
+                         .gate = args.gate,
                          .used_rows = used_rows,
                          .workspace = workspace,
                          .out = matrix(args.out),

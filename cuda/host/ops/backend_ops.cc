@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/checks/op_checks.h"
 #include "base/check.h"
 #include "cuda/host/cuda_backend.h"
 #include "cuda/host/ops/op_views.h"
@@ -7,7 +8,6 @@
 #include "cuda/kernels/rows/embed.h"
 #include "cuda/kernels/rows/gather_rows.h"
 #include "cuda/kernels/rows/rope_table.h"
-#include "cuda/kernels/rows/silu_mul.h"
 
 namespace headrace::cuda {
 
@@ -100,20 +100,22 @@ void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
 }
 
 void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
-                             const TensorView& bias, const TensorView& out, Epilogue epilogue) {
+                             const TensorView& bias, const TensorView& out, Epilogue epilogue,
+                             const GateSpec& gate) {
   HEADRACE_CHECK(x.dtype == packed.storage(), dtype_name(x.dtype), " x ",
                  dtype_name(packed.storage()));
   if (bias.data != nullptr) check_vector(bias, packed.n(), x.dtype);
   LinearArgs args{.dtype = x.dtype,
                   .x = matrix(x),
                   .bias = bias.data,
-                  .silu_mul = epilogue == Epilogue::kSiluMul,
+                  .gate_mul = epilogue == Epilogue::kGateMul,
+                  .gate = gate,
                   .out_dtype = out.dtype,
                   .out = matrix(out),
                   .multiprocessors = context_.properties().multiprocessors,
                   .has_wgmma = has_wgmma_};
   if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
-  graphs_.note("linear", x, &packed, bias, out, epilogue);
+  graphs_.note("linear", x, &packed, bias, out, epilogue, gate.activation, gate.limit, gate.alpha);
   if (run_quantized(packed, args)) return;
   const DeviceWeight& weight = device_weight(packed);
   args.weight = weight.data();
@@ -131,17 +133,10 @@ void CudaBackend::linear_add_rms_norm(const LinearAddNorm& args) {
   rms_norm(args.residual, args.norm, args.eps, args.out);
 }
 
-void CudaBackend::linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
-                                  TensorView out) {
-  run_linear(x, weight, bias, out, Epilogue::kSiluMul);
-}
-
-void CudaBackend::silu_mul(TensorView gate_up, TensorView out) {
-  HEADRACE_CHECK(gate_up.rows() == out.rows() && gate_up.cols() == 2 * out.cols() &&
-                     gate_up.dtype == out.dtype,
-                 gate_up.rows(), " x ", gate_up.cols());
-  graphs_.note("silu_mul", gate_up, out);
-  launch(cuda::silu_mul, {.dtype = out.dtype, .gate_up = matrix(gate_up), .out = matrix(out)});
+void CudaBackend::linear_gate_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                                  const GateSpec& spec, TensorView out) {
+  check_gate(spec);
+  run_linear(x, weight, bias, out, Epilogue::kGateMul, spec);
 }
 
 void CudaBackend::gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) {

@@ -5,6 +5,7 @@
 #include "cuda/host/ops/op_views.h"
 #include "cuda/kernels/elementwise/add.h"
 #include "cuda/kernels/elementwise/cap_logits.h"
+#include "cuda/kernels/elementwise/gate_mul.h"
 #include "cuda/kernels/elementwise/mul_sigmoid.h"
 #include "cuda/kernels/elementwise/scale.h"
 #include "cuda/kernels/rows/layer_norm.h"
@@ -62,6 +63,13 @@ void CudaBackend::add(TensorView x, TensorView out) {
   check_same(x, out);
   graphs_.note("add", x, out);
   launch(cuda::add, {.dtype = out.dtype, .x = matrix(x), .out = matrix(out)});
+}
+
+void CudaBackend::gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) {
+  check_gate_mul(gate_up, spec, out, out.dtype);
+  graphs_.note("gate_mul", gate_up, spec.activation, spec.limit, spec.alpha, out);
+  launch(cuda::gate_mul,
+         {.dtype = out.dtype, .gate_up = matrix(gate_up), .out = matrix(out), .gate = spec});
 }
 
 void CudaBackend::scale(TensorView x, float factor) {

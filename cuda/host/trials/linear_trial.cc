@@ -27,7 +27,7 @@ static_assert(layout(true).elements() == layout(false).elements() && kBiasBytes 
 struct LinearCase {
   const char* name;
   DType dtype;
-  bool silu_mul;  ///< else with a bias, to float32
+  bool gate_mul;  ///< else with a bias, to float32
   LinearPlan plans[kPlans];
 };
 
@@ -79,7 +79,7 @@ class LinearTrial {
     trial_.upload();
   }
 
-  static int64_t columns(const LinearCase& one) { return one.silu_mul ? kFeatures / 2 : kFeatures; }
+  static int64_t columns(const LinearCase& one) { return one.gate_mul ? kFeatures / 2 : kFeatures; }
 
   /// Slot 0: without wgmma.
   void launch(const LinearCase& one, int64_t rows, size_t slot) {
@@ -88,10 +88,10 @@ class LinearTrial {
     LinearArgs args{.dtype = one.dtype,
                     .x = {bias + kBiasBytes, rows, kInner, kInner},
                     .weight = trial_.inputs(),
-                    .layout = layout(one.silu_mul),
-                    .bias = one.silu_mul ? nullptr : bias,
-                    .silu_mul = one.silu_mul,
-                    .out_dtype = one.silu_mul ? one.dtype : DType::kF32,
+                    .layout = layout(one.gate_mul),
+                    .bias = one.gate_mul ? nullptr : bias,
+                    .gate_mul = one.gate_mul,
+                    .out_dtype = one.gate_mul ? one.dtype : DType::kF32,
                     .multiprocessors = context.properties().multiprocessors,
                     .has_wgmma = slot > 0};
     if (slot > kRows.size()) args.plan = &one.plans[slot - 1 - kRows.size()];
@@ -104,7 +104,7 @@ class LinearTrial {
     trial_.download();
     const std::byte* const found = trial_.staging();
     const size_t row_bytes =
-        static_cast<size_t>(columns(one)) * dtype_size(one.silu_mul ? one.dtype : DType::kF32);
+        static_cast<size_t>(columns(one)) * dtype_size(one.gate_mul ? one.dtype : DType::kF32);
     for (size_t i = 0; i < kLaunches; ++i) {
       const size_t bytes = static_cast<size_t>(rows_of(i)) * row_bytes;
       if (std::memcmp(found + (i + 1) * kSlotBytes, found, bytes) != 0) return rows_of(i);

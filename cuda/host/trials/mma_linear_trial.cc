@@ -121,7 +121,7 @@ class MmaLinearTrial {
         .weight = in + weight_,
         .layout = layout(one.kind == Kind::kSilu),
         .bias = one.kind == Kind::kBias ? in + bias_ : nullptr,
-        .silu_mul = one.kind == Kind::kSilu,
+        .gate_mul = one.kind == Kind::kSilu,
         .out_dtype = out_dtype(one),
         .multiprocessors = kRuns[run].multiprocessors == 0 ? all : kRuns[run].multiprocessors};
     if (one.kind == Kind::kResidual) args.residual = {in + residual_, rows, kFeatures, kFeatures};

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <vector>
 
+#include "backend/contract/vision_ops.h"
 #include "base/check.h"
 #include "cuda/host/trials/kernel_trials.h"
 #include "cuda/host/trials/trial.h"

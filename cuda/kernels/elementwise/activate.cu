@@ -1,28 +1,21 @@
 #include "cuda/kernels/elementwise/activate.h"
 
+#include "cuda/device/gates.cuh"
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace headrace::cuda {
 namespace {
-
-__device__ inline float sigmoid_times(float x, float y) { return x / (1.0f + expf(-y)); }
 
 struct Silu {
   __device__ float operator()(float x, float) const { return sigmoid_times(x, x); }
 };
 
 struct GeluErf {
-  __device__ float operator()(float x, float) const {
-    return 0.5f * x * erfcf(-x * 0.70710678118654752f);
-  }
+  __device__ float operator()(float x, float) const { return gelu_erf(x); }
 };
 
-/// (1 + tanh(y)) / 2 is the sigmoid of 2 y.
 struct GeluTanh {
-  __device__ float operator()(float x, float) const {
-    const float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x);
-    return sigmoid_times(x, 2.0f * inner);
-  }
+  __device__ float operator()(float x, float) const { return gelu_tanh(x); }
 };
 
 struct QuickGelu {

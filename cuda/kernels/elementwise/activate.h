@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/contract/vision_ops.h"
+#include "backend/contract/activation.h"
 #include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/matrix.h"
 

@@ -1,12 +1,13 @@
 #include "cuda/kernels/elementwise/mul_sigmoid.h"
 
+#include "cuda/device/gates.cuh"
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace headrace::cuda {
 namespace {
 
 struct MulSigmoid {
-  __device__ float operator()(float out, float gate) const { return out / (1.0f + expf(-gate)); }
+  __device__ float operator()(float out, float gate) const { return sigmoid_times(out, gate); }
 };
 
 }  // namespace

@@ -123,7 +123,9 @@ void run(const ExpertsArgs& args, int64_t first_row, Stream stream) {
                             .layout = shape.gate_up,
                             .quant = shape.gate_up_quant,
                             .rounded = memory + at.rounded,
-                            .silu_mul = true,
+                            .gate_mul = true,
+                            .gate = args.gate,
+                            .bias = args.gate_up_bias,
                             .out = inner,
                             .tiles = tiles,
                             .num_tiles = at.num_tiles,
@@ -137,7 +139,8 @@ void run(const ExpertsArgs& args, int64_t first_row, Stream stream) {
   product.layout = shape.down;
   product.quant = shape.down_quant;
   product.used_rows = num_pairs;
-  product.silu_mul = false;
+  product.gate_mul = false;
+  product.bias = args.down_bias;
   product.out = results;
   grouped_linear(product, stream);
   add_experts({.dtype = shape.dtype,

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "backend/contract/activation.h"
 #include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/linear/weight_layout.h"
 #include "cuda/kernels/matrix.h"
@@ -34,6 +35,10 @@ struct ExpertsArgs {
   int64_t weights_stride = 0;
   const void* gate_up = nullptr;  ///< [experts], one behind the other, aligned to 256
   const void* down = nullptr;
+  /// [experts][2 * I] and [experts][H] of `dtype`, or null.
+  const void* gate_up_bias = nullptr;
+  const void* down_bias = nullptr;
+  GateSpec gate = {};
   /// Rows from *used_rows on are padding: they take no work, and their results are zeros. Null:
   /// there are none.
   const int32_t* used_rows = nullptr;
@@ -46,9 +51,10 @@ struct ExpertsArgs {
 size_t experts_workspace_bytes(const ExpertsShape& shape);
 
 /// out[row] = the sum over the row's experts in ascending order, one float32 chain, of weight *
-/// (down . silu(gate . x) * up . x); each product has the bits of linear(), or quant_linear(), of
-/// that row and expert alone, rounded to `dtype`. Moves the weights of all experts that some row
-/// uses, and T*top_k*(2*H + 2*I) elements; where gate and up are reordered, T*top_k*2*H more.
+/// (down . gate_mul(gate_up . x + its bias) + its bias); each product has the bits of linear(), or
+/// quant_linear(), of that row and expert alone, rounded to `dtype`. Moves the weights of all
+/// experts that some row uses, and T*top_k*(2*H + 2*I) elements; where gate and up are reordered,
+/// T*top_k*2*H more.
 void experts(const ExpertsArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kThreads)
   const auto weight = [&](int row, int64_t k) {
     return weights.at(tile.expert, first_feature + row, k);
   };
-  multiply_tile({tile.rows, cols}, token, weight, tile.first, first_feature, out);
+  multiply_tile({tile.rows, cols}, token, weight, tile.first, first_feature,
+                out.of_expert(tile.expert));
 }
 
 template <class Weights>

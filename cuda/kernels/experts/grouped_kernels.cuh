@@ -42,11 +42,14 @@ GroupedTask<T> grouped_task(const GroupedLinearArgs& args) {
           args.tiles, args.layout.elements(), is_vectorizable(x, args.x.stride, 0)};
 }
 
+/// With the bias of expert 0.
 template <class T>
 LinearOutput<T, T> grouped_output(const GroupedLinearArgs& args) {
   LinearArgs as;
   as.layout = args.layout;
-  as.silu_mul = args.silu_mul;
+  as.bias = args.bias;
+  as.gate_mul = args.gate_mul;
+  as.gate = args.gate;
   as.out = args.out;
   return linear_output<T, T>(as);
 }

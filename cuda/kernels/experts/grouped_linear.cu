@@ -16,9 +16,9 @@ int32_t grouped_tile_rows(DType dtype, bool quantized, int64_t rows, int64_t top
 
 void grouped_linear(const GroupedLinearArgs& args, Stream stream) {
   HEADRACE_CHECK(args.layout.n >= 1 && args.layout.k >= 1, args.layout.n, " x ", args.layout.k);
-  HEADRACE_CHECK(!args.silu_mul || args.layout.gate_up);
+  HEADRACE_CHECK(!args.gate_mul || args.layout.gate_up);
   HEADRACE_CHECK(args.x.cols == args.layout.k &&
-                     args.out.cols == (args.silu_mul ? args.layout.n / 2 : args.layout.n),
+                     args.out.cols == (args.gate_mul ? args.layout.n / 2 : args.layout.n),
                  args.x.cols, " to ", args.out.cols);
   HEADRACE_CHECK(args.quant.bits == 0 ||
                  ((args.quant.activations == Activations::kWhole || rounds_rows(args.quant)) &&

@@ -2,6 +2,7 @@
 
 // Products of pairs of rows and experts with each expert's own matrix.
 
+#include "backend/contract/activation.h"
 #include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/experts/expert_tile.h"
 #include "cuda/kernels/linear/weight_layout.h"
@@ -25,8 +26,10 @@ struct GroupedLinearArgs {
   /// Null: all.
   void* rounded = nullptr;
   const int32_t* used_rows = nullptr;
-  bool silu_mul = false;  ///< as LinearArgs has it
-  Matrix out;             ///< [pairs, n], with silu_mul [pairs, n/2]
+  bool gate_mul = false;  ///< as LinearArgs has it, and the next
+  GateSpec gate = {};
+  const void* bias = nullptr;  ///< `dtype` [experts][n] or null
+  Matrix out;                  ///< [pairs, n], with gate_mul [pairs, n/2]
   const ExpertTile* tiles = nullptr;
   int64_t num_tiles = 0;  ///< of the list; those without rows do nothing
   int32_t tile_rows = 0;  ///< of one at most: what grouped_tile_rows() says

@@ -102,8 +102,8 @@ __device__ void write_slices(float* sums, const ExpertTile& tile, int64_t first,
     *at = total;
   }
   __syncthreads();
-  write_sums<B::kFeatures>(sums, B::kSumStride, tile.rows, tile.first, first, out, thread,
-                           kThreads);
+  write_sums<B::kFeatures>(sums, B::kSumStride, tile.rows, tile.first, first,
+                           out.of_expert(tile.expert), thread, kThreads);
 }
 
 /// Warps are [kQuantSlices][kFeatureWarps]. Codes come to registers, several stages ahead; tokens

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(few::most_threads(kTokenTiles), 1)
       reinterpret_cast<int32_t*>(shared_memory() + few::sum_bytes(task.feature_tiles, kTokenTiles));
   few::multiply_block<Code, kTokenTiles>(
       task.of(tile, places), task.feature_tiles, blockIdx.y, [&] { task.find_rows(tile, places); },
-      tile.first, out);
+      tile.first, out.of_expert(tile.expert));
 }
 
 template <class Code, class T>
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(many::kMostThreads, 1)
       reinterpret_cast<int32_t*>(shared_memory() + many::shared_bytes(task.feature_tiles));
   many::multiply_block<Code>(
       task.of(tile, places), task.feature_tiles, blockIdx.y, 0,
-      [&] { task.find_rows(tile, places); }, tile.first, out);
+      [&] { task.find_rows(tile, places); }, tile.first, out.of_expert(tile.expert));
 }
 
 PairsTask pairs_task(const GroupedLinearArgs& args) {

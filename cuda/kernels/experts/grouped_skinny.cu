@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   ring.load_first_weights();
   typename Ring::Sums sums = {};
   ring.multiply_all(sums);
-  write_warp_sums(sums, tile.rows, tile.first, first, out);
+  write_warp_sums(sums, tile.rows, tile.first, first, out.of_expert(tile.expert));
 }
 
 /// Shared memory as linear_skinny has it: 96 or 80 KiB a block.

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     multiply_stage<C, T>(shared + unit % C::kStages * C::kStageBytes, warp_feature<C>(),
                          warp_token<C>(), sums);
   }
-  write_tile<C>(sums, shared, tile.rows, tile.first, first_feature, out);
+  write_tile<C>(sums, shared, tile.rows, tile.first, first_feature, out.of_expert(tile.expert));
 }
 
 template <class T, class C>

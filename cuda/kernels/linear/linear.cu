@@ -8,10 +8,10 @@ namespace {
 
 void check(const LinearArgs& args) {
   const WeightLayout& layout = args.layout;
-  const int64_t cols = args.silu_mul ? layout.n / 2 : layout.n;
+  const int64_t cols = args.gate_mul ? layout.n / 2 : layout.n;
   HEADRACE_CHECK(layout.n >= 1 && layout.k >= 1 && (!layout.gate_up || layout.n % 2 == 0), layout.n,
                  " x ", layout.k);
-  HEADRACE_CHECK(!args.silu_mul || layout.gate_up);
+  HEADRACE_CHECK(!args.gate_mul || layout.gate_up);
   HEADRACE_CHECK(args.x.cols == layout.k && args.out.cols == cols && args.out.rows == args.x.rows,
                  args.x.cols, " to ", args.out.cols);
   HEADRACE_CHECK(args.out_dtype == args.dtype || args.out_dtype == DType::kF32,

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "backend/contract/activation.h"
 #include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/linear/linear_plan.h"
 #include "cuda/kernels/linear/weight_layout.h"
@@ -18,11 +19,12 @@ struct LinearArgs {
   /// [T, out.cols], added to the rounded sum, which is rounded once more: the bits of two ops. May
   /// be `out`; or no data.
   ConstMatrix residual;
-  /// With layout.gate_up: out [T, n/2] = silu(gate) * up, with gate and up rounded to `dtype`
-  /// first, so that silu_mul() after a plain linear() gives the same bits.
-  bool silu_mul = false;
+  /// With layout.gate_up: out [T, n/2] = what `gate` makes of gate and up, rounded to `dtype`
+  /// first, so that gate_mul() after a plain linear() gives the same bits.
+  bool gate_mul = false;
+  GateSpec gate = {};
   DType out_dtype = DType::kF32;  ///< `dtype` or kF32
-  Matrix out;                     ///< [T, n] (gate, then up), with silu_mul [T, n/2]
+  Matrix out;                     ///< [T, n] (gate, then up), with gate_mul [T, n/2]
   int32_t multiprocessors = 132;  ///< of the device; decides about speed only
   /// The device is of compute capability 9.0, and its tensor copies and wgmma may be used: faster,
   /// the same bits (mma.cuh).

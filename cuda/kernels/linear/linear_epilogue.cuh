@@ -2,9 +2,9 @@
 
 // From a tile's sums to the output: bias, gate and up, rounding, residual.
 
-#include "cuda/device/silu.cuh"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/linear/linear.h"
+#include "cuda/kernels/with_gate.cuh"
 
 namespace headrace::cuda {
 
@@ -30,8 +30,9 @@ struct LinearOutput {
   Out* out;
   int64_t out_stride;
   int64_t n;
-  bool gate_up, silu_mul;
-  bool vectors;  // groups of bias, residual and out are aligned
+  bool gate_up, gate_mul;
+  GateSpec gate;  // with gate_mul
+  bool vectors;   // groups of bias, residual and out are aligned
 
   /// Columns of a gate, or of out.
   __device__ int64_t width() const { return gate_up ? n / 2 : n; }
@@ -46,12 +47,20 @@ struct LinearOutput {
   __device__ float with_bias(float sum, int64_t feature) const {
     return bias == nullptr ? sum : sum + to_float(bias[feature]);
   }
-  /// silu(gate) * up, gate and up rounded as silu_mul() finds them.
-  __device__ static float gated(float gate, float up) {
-    return silu_mul_of(to_float(from_float<T>(gate)), to_float(from_float<T>(up)));
+  /// `f`, of with_gate(): of gate and up rounded as gate_mul() finds them.
+  template <class Gate>
+  __device__ static float gated(const Gate& f, float gate_sum, float up) {
+    return f(to_float(from_float<T>(gate_sum)), to_float(from_float<T>(up)));
   }
-  __device__ float gated(int64_t column, float gate, float up) const {
-    return gated(with_bias(gate, column), with_bias(up, width() + column));
+  template <class Gate>
+  __device__ float gated(const Gate& f, int64_t column, float gate_sum, float up) const {
+    return gated(f, with_bias(gate_sum, column), with_bias(up, width() + column));
+  }
+  /// Of experts' matrices: with the bias of this one.
+  __device__ LinearOutput of_expert(int32_t expert) const {
+    LinearOutput own = *this;
+    if (bias != nullptr) own.bias += expert * n;
+    return own;
   }
 
   __device__ void store(int64_t row, int64_t column, float value) const {
@@ -65,13 +74,16 @@ struct LinearOutput {
     const int64_t feature = feature_of(stored);
     store(row, feature, with_bias(sum, feature));
   }
-  __device__ void store_gated(int64_t row, int64_t column, float gate, float up) const {
-    if (column < width()) store(row, column, gated(column, gate, up));
+  __device__ void store_gated(int64_t row, int64_t column, float gate_sum, float up) const {
+    if (column >= width()) return;
+    float value = 0.0f;
+    with_gate(gate, [&](const auto& f) { value = gated(f, column, gate_sum, up); });
+    store(row, column, value);
   }
 
   /// Eight columns from `column` on, values as they are to be rounded.
   __device__ void store_group(int64_t row, int64_t column, const float (&values)[kGroup]) const {
-    const int64_t end = silu_mul || !gate_up ? width() : n;
+    const int64_t end = gate_mul || !gate_up ? width() : n;
     if (!vectors || column + kGroup > end) {
       HEADRACE_UNROLL
       for (int i = 0; i < kGroup; ++i) {
@@ -101,7 +113,7 @@ LinearOutput<T, Out> linear_output(const LinearArgs& args) {
   const auto* residual = static_cast<const T*>(args.residual.data);
   auto* out = static_cast<Out*>(args.out.data);
   // A gate_up weight's second half begins at column n / 2.
-  const bool halves = !args.layout.gate_up || args.silu_mul || args.layout.n / 2 % kGroup == 0;
+  const bool halves = !args.layout.gate_up || args.gate_mul || args.layout.n / 2 % kGroup == 0;
   return {static_cast<const T*>(args.bias),
           residual,
           args.residual.stride,
@@ -109,7 +121,8 @@ LinearOutput<T, Out> linear_output(const LinearArgs& args) {
           args.out.stride,
           args.layout.n,
           args.layout.gate_up,
-          args.silu_mul,
+          args.gate_mul,
+          args.gate,
           halves && is_vectorizable(out, args.out.stride, 0) &&
               (residual == nullptr || is_vectorizable(residual, args.residual.stride, 0))};
 }
@@ -124,7 +137,7 @@ __device__ void write_sums(const float* sums, int stride, int rows, int64_t firs
     load_group(sums + row * stride + feature, to);
   };
   constexpr int kGroups = kFeatures / kGroup, kPairs = kGroups / 2;
-  if (out.silu_mul) {
+  if (out.gate_mul) {
     for (int i = thread; i < rows * kPairs; i += threads) {
       const int row = i / kPairs, pair = i % kPairs;
       const int64_t column = first_stored / 2 + pair * kGroup;
@@ -132,10 +145,12 @@ __device__ void write_sums(const float* sums, int stride, int rows, int64_t firs
       float gate[kGroup], up[kGroup];
       read(row, pair * 2 * kGroup, gate);
       read(row, pair * 2 * kGroup + kGroup, up);
-      HEADRACE_UNROLL
-      for (int j = 0; j < kGroup; ++j) {
-        if (column + j < out.width()) gate[j] = out.gated(column + j, gate[j], up[j]);
-      }
+      with_gate(out.gate, [&](const auto& f) {
+        HEADRACE_UNROLL
+        for (int j = 0; j < kGroup; ++j) {
+          if (column + j < out.width()) gate[j] = out.gated(f, column + j, gate[j], up[j]);
+        }
+      });
       out.store_group(first_row + row, column, gate);
     }
     return;

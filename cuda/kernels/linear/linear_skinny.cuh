@@ -188,7 +188,7 @@ __device__ void write_warp_sums(const float (&sums)[kTokenTiles][4], int rows, i
     const int row = i / 2 * 8 + 2 * q + i % 2;
     if (row >= rows) continue;
     const float low = sums[i / 2][i % 2], high = sums[i / 2][2 + i % 2];
-    if (out.silu_mul) {
+    if (out.gate_mul) {
       out.store_gated(first_row + row, first / 2 + g, low, high);
     } else {
       out.store_feature(first_row + row, first + g, low);

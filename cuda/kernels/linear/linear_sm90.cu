@@ -150,15 +150,17 @@ __device__ void stage_results(const float (&sums)[kSums], int first,
                               const LinearOutput<T, Out>& out, char* results) {
   const int row = warp_id() % 4 * 16 + lane_id() / 4, q = lane_id() % 4;
   constexpr int kGroups = kColumns / kGroup;
-  if (out.silu_mul) {
-    HEADRACE_UNROLL
-    for (int i = 0; i < kGroups; ++i) {  // pairs of groups x 2 rows
-      const int pair = i / 2, r = i % 2;
-      const float* gate = &sums[4 * (first / kGroup + 2 * pair) + 2 * r];
-      const float* up = gate + 4;
-      store_pair<Out>(results, row + 8 * r, pair * kGroup + 2 * q, out.gated(gate[0], up[0]),
-                      out.gated(gate[1], up[1]));
-    }
+  if (out.gate_mul) {
+    with_gate(out.gate, [&](const auto& f) {
+      HEADRACE_UNROLL
+      for (int i = 0; i < kGroups; ++i) {  // pairs of groups x 2 rows
+        const int pair = i / 2, r = i % 2;
+        const float* gate = &sums[4 * (first / kGroup + 2 * pair) + 2 * r];
+        const float* up = gate + 4;
+        store_pair<Out>(results, row + 8 * r, pair * kGroup + 2 * q, out.gated(f, gate[0], up[0]),
+                        out.gated(f, gate[1], up[1]));
+      }
+    });
     return;
   }
   HEADRACE_UNROLL
@@ -174,14 +176,14 @@ __device__ void write_results(const char* results, int rows, int64_t first_row,
                               int64_t first_stored, const LinearOutput<T, Out>& out) {
   constexpr int kGroups = kColumns / kGroup;
   const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
-  const int shift = out.silu_mul ? 1 : 0;
+  const int shift = out.gate_mul ? 1 : 0;
   for (int i = thread; i < rows * (kGroups >> shift); i += kGroupThreads) {
     const int row = (i << shift) / kGroups, group = i - row * (kGroups >> shift);
     const auto* from =
         reinterpret_cast<const Out*>(results + row * kResultRowBytes) + group * kGroup;
     float values[kGroup];
     load_group(from, values);
-    if (out.silu_mul) {
+    if (out.gate_mul) {
       const int64_t column = first_stored / 2 + group * kGroup;
       if (column < out.width()) out.store_group(first_row + row, column, values);
       continue;

@@ -11,7 +11,7 @@ void check(const QuantLinearArgs& args) {
   const LinearArgs& linear = args.linear;
   const WeightLayout& layout = linear.layout;
   const QuantFormat& format = args.format;
-  const int64_t cols = linear.silu_mul ? layout.n / 2 : layout.n;
+  const int64_t cols = linear.gate_mul ? layout.n / 2 : layout.n;
   HEADRACE_CHECK(layout.n >= 1 && layout.k >= 1 && (!layout.gate_up || layout.n % 2 == 0), layout.n,
                  " x ", layout.k);
   HEADRACE_CHECK(
@@ -19,7 +19,7 @@ void check(const QuantLinearArgs& args) {
           (format.group_size == 32 || format.group_size == 64 || format.group_size == kQuantUnit),
       format.bits, " bits, groups of ", format.group_size);
   HEADRACE_CHECK(format.reordered == (args.reordered != nullptr));
-  HEADRACE_CHECK(!linear.silu_mul || layout.gate_up);
+  HEADRACE_CHECK(!linear.gate_mul || layout.gate_up);
   HEADRACE_CHECK(
       linear.x.cols == layout.k && linear.out.cols == cols && linear.out.rows == linear.x.rows,
       linear.x.cols, " to ", linear.out.cols);

@@ -10,6 +10,7 @@
 #include "cuda/kernels/experts/experts.h"
 #include "cuda/kernels/quant/quant_linear.h"
 #include "cuda/kernels/rounded/round_rows.h"
+#include "parity/gates.h"
 #include "random_ids.h"
 
 namespace headrace::cuda {
@@ -121,13 +122,26 @@ struct Layer {
       : dtype(of),
         experts(count),
         gate_up(of, {2 * inner, hidden, true}, first, count, random),
-        down(of, {hidden, inner, false}, second, count, random) {}
+        down(of, {hidden, inner, false}, second, count, random),
+        gate(kGates[count % 4]),
+        biases(inner % 3 != 0),
+        gate_up_bias(of, count, 2 * inner, random.uniforms(of, count * 2 * inner)),
+        down_bias(of, count, hidden, random.uniforms(of, count * hidden)) {}
 
   int64_t hidden() const { return down.matrix().n; }
+  /// Expert e's, with the following behind it; null: the layer has none.
+  const void* bias(const DeviceMatrix& all, int64_t e = 0) const {
+    if (!biases) return nullptr;
+    return static_cast<const char*>(all.data()) +
+           static_cast<size_t>(e * all.cols()) * dtype_size(dtype);
+  }
 
   DType dtype;
   int64_t experts;
   Weights gate_up, down;
+  GateSpec gate;
+  bool biases;
+  DeviceMatrix gate_up_bias, down_bias;
 };
 
 struct Choices {
@@ -167,6 +181,9 @@ std::vector<float> run_experts(const Layer& layer, const std::vector<float>& x, 
            .weights_stride = c.top_k,
            .gate_up = layer.gate_up.data(),
            .down = layer.down.data(),
+           .gate_up_bias = layer.bias(layer.gate_up_bias),
+           .down_bias = layer.bias(layer.down_bias),
+           .gate = layer.gate,
            .used_rows = used ? used_rows.data() : nullptr,
            .workspace = workspace.data(),
            .out = out.matrix()},
@@ -175,12 +192,14 @@ std::vector<float> run_experts(const Layer& layer, const std::vector<float>& x, 
 }
 
 void multiply(const Layer& layer, const Weights& weights, int64_t e, const DeviceMatrix& x,
-              bool silu_mul, const DeviceMatrix& out) {
+              bool gate_mul, const DeviceMatrix& out) {
   const LinearArgs args{.dtype = layer.dtype,
                         .x = x.matrix(),
                         .weight = weights.data(e),
                         .layout = weights.matrix(),
-                        .silu_mul = silu_mul,
+                        .bias = layer.bias(gate_mul ? layer.gate_up_bias : layer.down_bias, e),
+                        .gate_mul = gate_mul,
+                        .gate = layer.gate,
                         .out_dtype = layer.dtype,
                         .out = out.matrix()};
   if (weights.format().bits == 0) return linear(args, nullptr);

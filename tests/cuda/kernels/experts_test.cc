@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cuda/kernels/linear/linear.h"
+#include "parity/gates.h"
 #include "random_ids.h"
 
 namespace headrace::cuda {
@@ -26,7 +27,9 @@ struct Layer {
         gate_up_numbers(random.uniforms(of, count * 2 * inner * hidden)),
         down_numbers(random.uniforms(of, count * hidden * inner)),
         gate_up_data(stored(gate_up, gate_up_numbers)),
-        down_data(stored(down, down_numbers)) {}
+        down_data(stored(down, down_numbers)),
+        gate_up_bias(of, count, 2 * inner, random.uniforms(of, count * 2 * inner)),
+        down_bias(of, count, hidden, random.uniforms(of, count * hidden)) {}
 
   ExpertsShape shape(int64_t rows, int64_t top_k) const {
     return {.dtype = dtype,
@@ -42,11 +45,19 @@ struct Layer {
            static_cast<size_t>(e * layout.elements()) * dtype_size(dtype);
   }
 
+  const void* bias(const DeviceMatrix& all, int64_t e) const {
+    return static_cast<const char*>(all.data()) +
+           static_cast<size_t>(e * all.cols()) * dtype_size(dtype);
+  }
+
   DType dtype;
   int64_t experts;
   WeightLayout gate_up, down;
   std::vector<float> gate_up_numbers, down_numbers;
   DeviceMatrix gate_up_data, down_data;
+  DeviceMatrix gate_up_bias, down_bias;  ///< where `biases` says so
+  bool biases = false;
+  GateSpec gate = {};
 
  private:
   DeviceMatrix stored(const WeightLayout& layout, const std::vector<float>& numbers) const {
@@ -90,6 +101,9 @@ std::vector<float> run_experts(const Layer& layer, const std::vector<float>& x, 
            .weights_stride = c.top_k,
            .gate_up = layer.gate_up_data.data(),
            .down = layer.down_data.data(),
+           .gate_up_bias = layer.biases ? layer.gate_up_bias.data() : nullptr,
+           .down_bias = layer.biases ? layer.down_bias.data() : nullptr,
+           .gate = layer.gate,
            .used_rows = o.used ? used.data() : nullptr,
            .workspace = workspace.data(),
            .out = out.matrix()},
@@ -106,13 +120,16 @@ std::vector<float> by_linears(const Layer& layer, int64_t e, const std::vector<f
   args.x = x.matrix();
   args.weight = layer.part(layer.gate_up_data, layer.gate_up, e);
   args.layout = layer.gate_up;
-  args.silu_mul = true;
+  args.gate_mul = true;
+  args.gate = layer.gate;
+  if (layer.biases) args.bias = layer.bias(layer.gate_up_bias, e);
   args.out = inner.matrix();
   linear(args, nullptr);
   args.x = inner.matrix();
   args.weight = layer.part(layer.down_data, layer.down, e);
   args.layout = layer.down;
-  args.silu_mul = false;
+  args.gate_mul = false;
+  if (layer.biases) args.bias = layer.bias(layer.down_bias, e);
   args.out = out.matrix();
   linear(args, nullptr);
   return out.values();
@@ -137,7 +154,7 @@ std::vector<float> expected(const Layer& layer, const std::vector<float>& x, con
 }
 
 // Rows for each kernel: tiles of 8, 16, 64 and 128 rows, of 32 in float32. Nothing divides by a
-// tile.
+// tile. All gates, with biases and without.
 TEST_P(ExpertKernels, RowsHaveTheBitsOfTheirExpertsLinears) {
   SCOPED_TRACE(random_.trace());
   struct Case {
@@ -150,7 +167,9 @@ TEST_P(ExpertKernels, RowsHaveTheBitsOfTheirExpertsLinears) {
       SCOPED_TRACE(testing::Message()
                    << dtype_name(dtype) << ", " << k.rows << " rows, " << k.top_k << " of "
                    << k.experts << ": " << k.hidden << " x " << k.inner);
-      const Layer layer(dtype, k.experts, k.hidden, k.inner, random_);
+      Layer layer(dtype, k.experts, k.hidden, k.inner, random_);
+      layer.gate = kGates[(&k - cases) % 4];
+      layer.biases = (&k - cases) % 3 != 0;
       const auto x = random_.uniforms(dtype, k.rows * k.hidden);
       const Choices c{k.top_k, random_ids(random_, k.rows, k.top_k, k.experts),
                       random_.uniforms(DType::kF32, k.rows * k.top_k)};

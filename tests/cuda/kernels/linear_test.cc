@@ -5,20 +5,22 @@
 #include <cmath>
 #include <optional>
 
+#include "cuda/kernels/elementwise/gate_mul.h"
 #include "cuda/kernels/linear/linear_kernels.h"
-#include "cuda/kernels/rows/silu_mul.h"
 #include "device_data.h"
+#include "parity/gates.h"
 
 namespace headrace::cuda {
 namespace {
 
 struct Options {
-  bool bias = false, residual = false, silu_mul = false;
+  bool bias = false, residual = false, gate_mul = false;
   DType out_dtype = DType::kF32;
   int64_t gap = 0, offset = 0;  // of x, in elements
   int32_t multiprocessors = 132;
   bool plain = false;  // without wgmma
   std::optional<LinearPlan> plan{};
+  GateSpec gate{};
 };
 
 class LinearCase {
@@ -43,7 +45,7 @@ class LinearCase {
   DeviceMatrix run(const std::vector<float>& x, const Options& o,
                    const std::vector<float>& residual = {}) const {
     const auto rows = static_cast<int64_t>(x.size()) / layout_.k;
-    const int64_t cols = o.silu_mul ? layout_.n / 2 : layout_.n;
+    const int64_t cols = o.gate_mul ? layout_.n / 2 : layout_.n;
     const DeviceMatrix in(dtype_, rows, layout_.k, x, o.gap, o.offset);
     DeviceMatrix out(o.out_dtype, rows, cols, 3);
     LinearArgs args = arguments(in, o, out);
@@ -93,7 +95,8 @@ class LinearCase {
                     .x = in.matrix(),
                     .weight = stored_.data(),
                     .layout = layout_,
-                    .silu_mul = o.silu_mul,
+                    .gate_mul = o.gate_mul,
+                    .gate = o.gate,
                     .out_dtype = o.out_dtype,
                     .out = out.matrix(),
                     .multiprocessors = o.multiprocessors,
@@ -214,7 +217,7 @@ TEST_P(Linear, RowsDoNotDependOnTheirCompany) {
     for (const int64_t k : {72, 1088}) {
       const LinearCase c(dtype, 72, k, true, random_);
       for (const bool silu : {false, true}) {
-        const Options o{.bias = true, .silu_mul = silu, .out_dtype = dtype};
+        const Options o{.bias = true, .gate_mul = silu, .out_dtype = dtype};
         const auto row = random_.uniforms(dtype, k);
         const auto want = c.run(row, o).values();
         for (const int64_t rows : {2, 9, 20, 33, 66, 129, 257}) {
@@ -269,8 +272,8 @@ TEST_P(Linear, PlansGiveTheBitsOfTilesByMmaForMuchK) {
                                  {true, 128, 64, {1, 2}},
                                  {false, 128, 128, {2, 1}},
                                  {false, 128, 224, {1, 2}}}) {
-    Options o{.silu_mul = plan.features == 128 || plan.tokens == 64, .multiprocessors = 8};
-    if (o.silu_mul) o.out_dtype = DType::kF16;
+    Options o{.gate_mul = plan.features == 128 || plan.tokens == 64, .multiprocessors = 8};
+    if (o.gate_mul) o.out_dtype = DType::kF16;
     o.plain = true;
     const auto want = c.run(x, o).values();
     o.plain = false;
@@ -286,10 +289,13 @@ TEST_P(Linear, GatedOutputHasTheBitsOfTheSeparateOps) {
       const auto x = random_.uniforms(dtype, rows * 136);
       const Options separate{.bias = true, .out_dtype = dtype};
       Options fused = separate;
-      fused.silu_mul = true;
+      fused.gate_mul = true;
       const DeviceMatrix gate_up = c.run(x, separate), want(dtype, rows, 36);
-      silu_mul({dtype, gate_up.matrix(), want.matrix()}, nullptr);
-      ASSERT_EQ(c.run(x, fused).values(), want.values());
+      for (const GateSpec& gate : kGates) {
+        gate_mul({dtype, gate_up.matrix(), want.matrix(), gate}, nullptr);
+        fused.gate = gate;
+        ASSERT_EQ(c.run(x, fused).values(), want.values()) << rows;
+      }
     }
   }
 }

@@ -4,21 +4,23 @@
 #include <cmath>
 #include <numeric>
 
+#include "cuda/kernels/elementwise/gate_mul.h"
 #include "cuda/kernels/quant/quant_embed.h"
 #include "cuda/kernels/quant/quant_linear.h"
-#include "cuda/kernels/rows/silu_mul.h"
 #include "device_data.h"
+#include "parity/gates.h"
 
 namespace headrace::cuda {
 namespace {
 
 struct Options {
-  bool bias = false, residual = false, silu_mul = false;
+  bool bias = false, residual = false, gate_mul = false;
   DType out_dtype = DType::kF32;
   int64_t gap = 0, offset = 0;  // of x, in elements
   int32_t multiprocessors = 132;
   bool tiles = false;  // by quant_linear_tiles, however few rows
   bool wgmma = false;  // by quant_linear_wgmma, however few rows
+  GateSpec gate{};
 };
 
 /// A random weight, and what it means.
@@ -50,7 +52,7 @@ class QuantCase {
   DeviceMatrix run(const std::vector<float>& x, const Options& o,
                    const std::vector<float>& residual = {}) const {
     const int64_t k = layout_.matrix.k, rows = static_cast<int64_t>(x.size()) / k;
-    const int64_t cols = o.silu_mul ? layout_.matrix.n / 2 : layout_.matrix.n;
+    const int64_t cols = o.gate_mul ? layout_.matrix.n / 2 : layout_.matrix.n;
     const DeviceMatrix in(dtype_, rows, k, x, o.gap, o.offset);
     DeviceMatrix out(o.out_dtype, rows, cols, 3);
     const DeviceMatrix add(dtype_, rows, cols,
@@ -60,7 +62,8 @@ class QuantCase {
                                     .x = in.matrix(),
                                     .weight = stored_.data(),
                                     .layout = layout_.matrix,
-                                    .silu_mul = o.silu_mul,
+                                    .gate_mul = o.gate_mul,
+                                    .gate = o.gate,
                                     .out_dtype = o.out_dtype,
                                     .out = out.matrix(),
                                     .multiprocessors = o.multiprocessors,
@@ -239,7 +242,7 @@ TEST_P(QuantLinear, RowsDoNotDependOnTheirCompany) {
       const int64_t k = format.bits == 4 ? 712 : 200;
       const QuantCase c(dtype, format, 72, k, true, random_);
       for (const bool silu : {false, true}) {
-        const Options o{.bias = true, .silu_mul = silu, .out_dtype = dtype};
+        const Options o{.bias = true, .gate_mul = silu, .out_dtype = dtype};
         const auto row = random_.uniforms(dtype, k);
         const auto want = c.run(row, o).values();
         for (const int64_t rows : {2, 15, 17, 33}) {
@@ -311,7 +314,7 @@ TEST_P(QuantLinear, WgmmaHasTheBitsOfTiles) {
       const auto residual = random_.uniforms(dtype, rows * n);
       Options o{.bias = rows % 2 == 0,
                 .residual = rows == 27 && !gate_up,
-                .silu_mul = gate_up && rows != 50,
+                .gate_mul = gate_up && rows != 50,
                 .out_dtype = rows == 11 ? DType::kF32 : dtype,
                 .multiprocessors = number % 2 == 0 ? 132 : 1,
                 .tiles = true};
@@ -356,9 +359,12 @@ TEST_P(QuantLinear, AResidualAndAGateGiveTheBitsOfSeparateOps) {
       const auto residual = random_.uniforms(dtype, rows * 72);
       Options o{.bias = true, .out_dtype = dtype};
       const DeviceMatrix plain = c.run(x, o), want(dtype, rows, 36);
-      silu_mul({dtype, plain.matrix(), want.matrix()}, nullptr);
-      o.silu_mul = true;
-      ASSERT_EQ(c.run(x, o).values(), want.values());
+      o.gate_mul = true;
+      for (const GateSpec& gate : kGates) {
+        gate_mul({dtype, plain.matrix(), want.matrix(), gate}, nullptr);
+        o.gate = gate;
+        ASSERT_EQ(c.run(x, o).values(), want.values()) << rows;
+      }
       o = {.bias = true, .residual = true, .out_dtype = dtype};
       const DeviceMatrix sum = c.run(x, o, residual);
       for (int64_t i = 0; i < rows; ++i) {

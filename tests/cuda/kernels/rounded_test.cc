@@ -26,7 +26,7 @@ float number_of(const QuantFormat& format, uint8_t code) {
 }
 
 struct Options {
-  bool bias = false, silu_mul = false;
+  bool bias = false, gate_mul = false;
   DType out_dtype = DType::kF32;
   int64_t gap = 0;  // of x, in elements
   int32_t multiprocessors = 132;
@@ -63,13 +63,13 @@ class RoundedCase {
   DeviceMatrix run(const std::vector<float>& x, const Options& o) const {
     const int64_t rows = static_cast<int64_t>(x.size()) / k();
     const DeviceMatrix in(dtype_, rows, k(), x, o.gap);
-    DeviceMatrix out(o.out_dtype, rows, o.silu_mul ? n() / 2 : n(), 3);
+    DeviceMatrix out(o.out_dtype, rows, o.gate_mul ? n() / 2 : n(), 3);
     const DeviceArray<uint8_t> rounded(size_t(RoundedRows(layout_, rows).bytes()));
     QuantLinearArgs args{.linear = {.dtype = dtype_,
                                     .x = in.matrix(),
                                     .weight = stored_.data(),
                                     .layout = layout_.matrix,
-                                    .silu_mul = o.silu_mul,
+                                    .gate_mul = o.gate_mul,
                                     .out_dtype = o.out_dtype,
                                     .out = out.matrix(),
                                     .multiprocessors = o.multiprocessors,
@@ -302,7 +302,7 @@ TEST_P(RoundedLinear, RowsDoNotDependOnTheirCompany) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       const RoundedCase c(dtype, kind, 72, 712, true, random_);
       for (const bool silu : {false, true}) {
-        const Options o{.bias = true, .silu_mul = silu, .out_dtype = dtype};
+        const Options o{.bias = true, .gate_mul = silu, .out_dtype = dtype};
         const auto row = numbers(dtype, c.k());
         const auto want = c.run(row, o).values();
         for (const int64_t rows : {silu ? 2 : 15, silu ? 17 : 33}) {
@@ -329,7 +329,7 @@ TEST_P(RoundedLinear, RowsByWgmmaDoNotDependOnTheirCompany) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       const bool silu = dtype == DType::kBF16;
       const RoundedCase c(dtype, kind, 136, 712, silu, random_);
-      Options o{.bias = true, .silu_mul = silu, .out_dtype = dtype, .wgmma = true};
+      Options o{.bias = true, .gate_mul = silu, .out_dtype = dtype, .wgmma = true};
       const auto row = numbers(dtype, c.k());
       const auto want = c.run(row, o).values();
       for (const int64_t rows : {12, 30, 50, 100, 200}) {

@@ -8,13 +8,14 @@
 #include "backend/host/rope_angles.h"
 #include "backend/reference/reference_attention.h"
 #include "base/check.h"
+#include "cuda/kernels/elementwise/gate_mul.h"
 #include "cuda/kernels/rows/embed.h"
 #include "cuda/kernels/rows/gather_rows.h"
 #include "cuda/kernels/rows/rms_norm.h"
 #include "cuda/kernels/rows/rope_kv_write.h"
 #include "cuda/kernels/rows/rope_table.h"
-#include "cuda/kernels/rows/silu_mul.h"
 #include "kv_array.h"
+#include "parity/gates.h"
 
 namespace headrace::cuda {
 namespace {
@@ -113,19 +114,27 @@ TEST_P(RowKernels, AddRmsNormIsTheRoundedSumThenTheNorm) {
   }
 }
 
-// exp is good to 2 ulp; the quotient and the products add 3 roundoffs.
-TEST_P(RowKernels, SiluMulMatchesTheReference) {
+// exp and erfc are good to 2 and 4 ulp; an argument that is off moves a GELU by 2 roundoffs of its
+// gate more, the clamped gate's sum of 1 by one; the quotient and the products add 4 roundoffs.
+TEST_P(RowKernels, GateMulMatchesTheReference) {
   for (const DType dtype : kDTypes) {
-    for (const int64_t cols : {3, 64, 1400}) {
-      auto x = random_.uniforms(dtype, 4 * cols, -8.0f, 8.0f);
-      std::vector<float> want(static_cast<size_t>(2 * cols));
-      reference_->silu_mul(host_view(x, 2), host_view(want, 2));
-      const DeviceMatrix in(dtype, 2, 2 * cols, x), out(dtype, 2, cols, 8);
-      silu_mul({dtype, in.matrix(), out.matrix()}, nullptr);
-      for (size_t i = 0; i < want.size(); ++i) {
-        const auto row = static_cast<int64_t>(i) / cols, col = static_cast<int64_t>(i) % cols;
-        ASSERT_NEAR(out.at(row, col), want[i],
-                    std::abs(want[i]) * (8 * 0x1p-24 + roundoff(dtype)) + 1e-37);
+    for (const GateSpec& gate : kGates) {
+      for (const int64_t cols : {3, 64, 1400}) {
+        auto x = random_.uniforms(dtype, 4 * cols, -8.0f, 8.0f);
+        x[1] = NAN;
+        std::vector<float> want(static_cast<size_t>(2 * cols));
+        reference_->gate_mul(host_view(x, 2), gate, host_view(want, 2));
+        const DeviceMatrix in(dtype, 2, 2 * cols, x), out(dtype, 2, cols, 8);
+        gate_mul({dtype, in.matrix(), out.matrix(), gate}, nullptr);
+        EXPECT_TRUE(std::isnan(out.at(0, 1)) && std::isnan(want[1]));
+        for (size_t i = 2; i < want.size(); ++i) {
+          const auto row = static_cast<int64_t>(i) / cols, col = static_cast<int64_t>(i) % cols;
+          const bool is_silu = gate.activation == Activation::kSilu && gate.limit == 0.0f;
+          ASSERT_NEAR(out.at(row, col), want[i],
+                      std::abs(want[i]) * (12 * 0x1p-24 + roundoff(dtype)) +
+                          (is_silu ? 1e-37 : 2 * 8 * 9 * 0x1p-24))
+              << int(gate.activation);
+        }
       }
     }
   }

@@ -115,17 +115,31 @@ struct Routes {
   }
 };
 
+/// A layer's gate, and its biases [experts][2 * inner] and [experts][hidden]; empty: none.
+struct ExpertGates {
+  GateSpec spec;
+  std::vector<float> gate_up_bias, down_bias;
+};
+
 /// x [rows][hidden] through a layer's experts.
 inline std::vector<float> run_experts(Backend& backend, const PackedExperts& layer,
-                                      const Routes& routes, const std::vector<float>& x) {
+                                      const Routes& routes, const std::vector<float>& x,
+                                      const ExpertGates& gates = {}) {
   const int64_t rows = routes.rows(), hidden = layer.down->n();
   const Backend::Buffer ids = backend.allocate(routes.ids.size() * sizeof(int32_t));
   backend.upload(routes.ids.data(), ids.data, routes.ids.size() * sizeof(int32_t));
   const Matrix input(backend, rows, hidden, x),
       weights(backend, rows, routes.top_k, routes.weights);
   const Matrix out(backend, rows, hidden, std::vector<float>(size_t(rows * hidden), 7.0f));
-  backend.experts({input.view(), TensorView(ids.data, DType::kI32, {rows, routes.top_k}),
-                   weights.view(), *layer.gate_up, *layer.down, out.view()});
+  const Matrix gate_up_bias(backend, 1, int64_t(gates.gate_up_bias.size()), gates.gate_up_bias);
+  const Matrix down_bias(backend, 1, int64_t(gates.down_bias.size()), gates.down_bias);
+  Experts args{input.view(),   TensorView(ids.data, DType::kI32, {rows, routes.top_k}),
+               weights.view(), *layer.gate_up,
+               *layer.down,    out.view()};
+  args.gate = gates.spec;
+  if (!gates.gate_up_bias.empty()) args.gate_up_bias = gate_up_bias.vector();
+  if (!gates.down_bias.empty()) args.down_bias = down_bias.vector();
+  backend.experts(args);
   return out.values();
 }
 

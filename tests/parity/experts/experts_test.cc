@@ -7,6 +7,7 @@
 
 #include "headrace/status.h"
 #include "parity/experts/experts_harness.h"
+#include "parity/gates.h"
 #include "parity/quant/random_codes.h"
 #include "parity/ranks/ranks.h"
 
@@ -26,13 +27,19 @@ std::vector<float> row_of(const std::vector<float>& x, int64_t row, int64_t cols
   return {x.begin() + row * cols, x.begin() + (row + 1) * cols};
 }
 
-/// What one expert gives for a row, by linear_silu_mul() and linear().
+/// What one expert gives for a row, by linear(), gate_mul() and linear().
 std::vector<float> by_linears(Backend& backend, const PackedExperts& expert,
-                              const std::vector<float>& row) {
+                              const std::vector<float>& row, const ExpertGates& gates = {}) {
   const int64_t hidden = expert.down->n(), inner = expert.down->k();
   const Matrix x(backend, 1, hidden, row), between(backend, 1, inner), out(backend, 1, hidden);
-  backend.linear_silu_mul(x.view(), *expert.gate_up, {}, between.view());
-  backend.linear(between.view(), *expert.down, {}, out.view());
+  const Matrix gate_up(backend, 1, 2 * inner);
+  const Matrix gate_up_bias(backend, 1, 2 * inner, gates.gate_up_bias);
+  const Matrix down_bias(backend, 1, hidden, gates.down_bias);
+  backend.linear(x.view(), *expert.gate_up,
+                 gates.gate_up_bias.empty() ? TensorView() : gate_up_bias.vector(), gate_up.view());
+  backend.gate_mul(gate_up.view(), gates.spec, between.view());
+  backend.linear(between.view(), *expert.down,
+                 gates.down_bias.empty() ? TensorView() : down_bias.vector(), out.view());
   return out.values();
 }
 
@@ -50,15 +57,16 @@ class ExpertsParity : public testing::TestWithParam<ExpertParam> {
 /// magnitudes (Higham, Accuracy and Stability, 3.1), and rounding to float32 is one roundoff more.
 void expect_sums_of(Backend& backend, const std::vector<PackedExperts>& experts,
                     const Routes& routes, const std::vector<float>& x,
-                    const std::vector<float>& got) {
+                    const std::vector<float>& got, const std::vector<ExpertGates>& gates = {}) {
   const int64_t hidden = experts.front().down->n();
   const double bound = static_cast<double>(routes.top_k + 3) * kF32Roundoff;
   for (int64_t i = 0; i < routes.rows(); ++i) {
     std::vector<double> sums(static_cast<size_t>(hidden)), magnitudes(sums);
     for (int64_t slot = 0; slot < routes.top_k; ++slot) {
       const auto at = static_cast<size_t>(i * routes.top_k + slot);
-      const std::vector<float> y =
-          by_linears(backend, experts[size_t(routes.ids[at])], row_of(x, i, hidden));
+      const auto expert = size_t(routes.ids[at]);
+      const std::vector<float> y = by_linears(backend, experts[expert], row_of(x, i, hidden),
+                                              gates.empty() ? ExpertGates{} : gates[expert]);
       for (size_t j = 0; j < sums.size(); ++j) {
         const double product = double{routes.weights[at]} * double{y[j]};
         sums[j] += product;
@@ -90,6 +98,40 @@ TEST_P(ExpertsParity, SumsWhatTheirLinearsGive) {
       expect_sums_of(*backend, each, routes, x, run_experts(*backend, layer, routes, x));
     }
   }
+}
+
+// Every kind of gate, with both biases, one or none.
+TEST_P(ExpertsParity, GatesAndBiases) {
+  const auto backend = make_backend(isa());
+  Random random(77);
+  SCOPED_TRACE(random.trace());
+  const ExpertSizes sizes{5, 66, 33};
+  const ExpertNumbers numbers = ExpertNumbers::random(random, sizes);
+  const PackedExperts layer = pack_experts(*backend, numbers, format());
+  std::vector<PackedExperts> each;
+  for (int64_t e = 0; e < sizes.experts; ++e) {
+    each.push_back(pack_expert(*backend, numbers, format(), e));
+  }
+  for (size_t kind = 0; kind < std::size(kGates); ++kind) {
+    ExpertGates all{kGates[kind], {}, {}};
+    if (kind != 1) all.gate_up_bias = random.uniforms(sizes.experts * 2 * sizes.inner);
+    if (kind != 2) all.down_bias = random.uniforms(sizes.experts * sizes.hidden);
+    std::vector<ExpertGates> own(static_cast<size_t>(sizes.experts), {kGates[kind], {}, {}});
+    for (int64_t e = 0; e < sizes.experts; ++e) {
+      if (kind != 1) own[size_t(e)].gate_up_bias = row_of(all.gate_up_bias, e, 2 * sizes.inner);
+      if (kind != 2) own[size_t(e)].down_bias = row_of(all.down_bias, e, sizes.hidden);
+    }
+    for (const int64_t rows : {1, 11}) {
+      const Routes routes = Routes::random(random, rows, 3, sizes.experts);
+      const std::vector<float> x = random.uniforms(rows * sizes.hidden);
+      const auto got = run_experts(*backend, layer, routes, x, all);
+      expect_sums_of(*backend, each, routes, x, got, own);
+    }
+  }
+  ExpertGates wrong{{}, std::vector<float>(size_t(2 * sizes.inner), 1.0f), {}};
+  const Routes routes = Routes::random(random, 1, 1, sizes.experts);
+  EXPECT_THROW(run_experts(*backend, layer, routes, random.uniforms(sizes.hidden), wrong),
+               InternalError);
 }
 
 // Weights that come as codes, zero points, float16 scales and inputs in an order of each expert's

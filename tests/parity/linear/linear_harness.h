@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of linear and linear_silu_mul share, whatever the weight's storage.
+// What the tests of linear and linear_gate_mul share, whatever the weight's storage.
 
 #include <cmath>
 #include <string>
@@ -28,7 +28,7 @@ inline Problem random_problem(Random& random, Shape shape) {
   return {shape.n, shape.k, random.uniforms(shape.n * shape.k), random.uniforms(shape.n)};
 }
 
-/// x [rows, k] through p's weight, packed for `use`: linear, or linear_silu_mul of a kGateUp one.
+/// x [rows, k] through p's weight, packed for `use`: linear, or linear_gate_mul of a kGateUp one.
 inline std::vector<float> multiply(Backend& backend, const Problem& p, const PackedWeight& weight,
                                    WeightUse use, const std::vector<float>& x) {
   const auto rows = static_cast<int64_t>(x.size()) / p.k;
@@ -38,7 +38,7 @@ inline std::vector<float> multiply(Backend& backend, const Problem& p, const Pac
   const Matrix out(backend, rows, outputs);
   const TensorView bias_view = p.bias.empty() ? TensorView() : bias.vector();
   if (use == WeightUse::kGateUp) {
-    backend.linear_silu_mul(input.view(), weight, bias_view, out.view());
+    backend.linear_gate_mul(input.view(), weight, bias_view, {}, out.view());
   } else {
     backend.linear(input.view(), weight, bias_view, out.view());
   }
@@ -61,7 +61,7 @@ struct BoundedSum {
 
 /// silu(g) * u: |silu'| <= 1.1, so errors of the two sums enter as 1.1 |u| dg + |silu(g)| du (and
 /// their product); exp within 2 ulp, one sum, one quotient and one product add at most 8 roundoffs.
-inline double silu_mul_bound(BoundedSum gate, BoundedSum up) {
+inline double gate_mul_bound(BoundedSum gate, BoundedSum up) {
   const double silu = std::abs(gate.value / (1.0 + std::exp(-gate.value)));
   return 1.1 * gate.error * (std::abs(up.value) + up.error) + silu * up.error +
          8.0 * kF32Roundoff * silu * std::abs(up.value);

@@ -1,4 +1,4 @@
-// linear and linear_silu_mul: every kernel set against the reference, and against itself in other
+// linear and linear_gate_mul: every kernel set against the reference, and against itself in other
 // company.
 
 #include <cmath>
@@ -34,7 +34,7 @@ struct Case {
   Problem p;
   std::vector<float> x;
   std::vector<float> sums;       ///< [rows][n]
-  std::vector<float> silu_mul;   ///< [rows][n / 2]; empty for odd n
+  std::vector<float> gate_mul;   ///< [rows][n / 2]; empty for odd n
   std::vector<float> magnitude;  ///< [rows][n] sum |x||w| + |bias|
 };
 
@@ -56,7 +56,7 @@ const std::vector<Case>& cases(DType storage) {
       if (!with_bias) c.p.bias.clear();
       c.sums = run(*reference, c.p, storage, WeightUse::kLinear, c.x);
       if (shape.n % 2 == 0) {
-        c.silu_mul = run(*reference, c.p, storage, WeightUse::kGateUp, c.x);
+        c.gate_mul = run(*reference, c.p, storage, WeightUse::kGateUp, c.x);
       }
       const Problem positive{shape.n, shape.k, absolute(c.p.weight), absolute(c.p.bias)};
       c.magnitude = run(*reference, positive, DType::kF32, WeightUse::kLinear, absolute(c.x));
@@ -105,7 +105,7 @@ TEST_P(LinearParity, MatchesReference) {
   }
 }
 
-TEST_P(LinearParity, SiluMulMatchesReference) {
+TEST_P(LinearParity, GateMulMatchesReference) {
   HEADRACE_REQUIRE_ISA(isa());
   const auto backend = make_backend(isa());
   for (const Case& c : cases(storage())) {
@@ -117,10 +117,10 @@ TEST_P(LinearParity, SiluMulMatchesReference) {
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < half; ++j) {
           const auto gate_at = size_t(i * c.p.n + j), up_at = gate_at + size_t(half);
-          const double tolerance = silu_mul_bound({c.sums[gate_at], bound(c, gate_at)},
+          const double tolerance = gate_mul_bound({c.sums[gate_at], bound(c, gate_at)},
                                                   {c.sums[up_at], bound(c, up_at)});
           const auto at = size_t(i * half + j);
-          ASSERT_NEAR(got[at], c.silu_mul[at], tolerance) << place(c.p, rows, i, j, kCaseSeed);
+          ASSERT_NEAR(got[at], c.gate_mul[at], tolerance) << place(c.p, rows, i, j, kCaseSeed);
         }
       }
     }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "parity/gates.h"
 #include "parity/parity.h"
 
 namespace headrace::parity {
@@ -230,8 +231,8 @@ TEST_P(LoraParity, GivesItsMemoryBack) {
   EXPECT_EQ(backend->bytes_in_use(), before);
 }
 
-// The two halves of linear_silu_mul().
-TEST_P(LoraParity, SiluMulAfterLinearHasTheBitsOfTheFusedOp) {
+// The two halves of linear_gate_mul().
+TEST_P(LoraParity, GateMulAfterLinearHasTheBitsOfTheFusedOp) {
   const auto backend = make_backend(isa());
   Random random(35);
   SCOPED_TRACE(random.trace());
@@ -243,10 +244,12 @@ TEST_P(LoraParity, SiluMulAfterLinearHasTheBitsOfTheFusedOp) {
       const Matrix x(*backend, rows, k, random.uniforms(rows * k));
       const Matrix fused(*backend, rows, n / 2), split(*backend, rows, n / 2);
       const Matrix gate_up(*backend, rows, n);
-      backend->linear_silu_mul(x.view(), *weight, bias.vector(), fused.view());
       backend->linear(x.view(), *weight, bias.vector(), gate_up.view());
-      backend->silu_mul(gate_up.view(), split.view());
-      ASSERT_EQ(fused.values(), split.values()) << rows << " x " << k << " -> " << n;
+      for (const GateSpec& gate : kGates) {
+        backend->linear_gate_mul(x.view(), *weight, bias.vector(), gate, fused.view());
+        backend->gate_mul(gate_up.view(), gate, split.view());
+        ASSERT_EQ(fused.values(), split.values()) << rows << " x " << k << " -> " << n;
+      }
     }
   }
 }

@@ -1,4 +1,4 @@
-// linear and linear_silu_mul over quantized weights: every kernel set against the reference, and
+// linear and linear_gate_mul over quantized weights: every kernel set against the reference, and
 // against itself in other company.
 
 #include <cmath>
@@ -47,7 +47,7 @@ struct Case {
   Problem p;
   std::vector<float> x;
   std::vector<float> sums;        ///< [rows][n]
-  std::vector<float> silu_mul;    ///< [rows][n / 2]; empty for odd n
+  std::vector<float> gate_mul;    ///< [rows][n / 2]; empty for odd n
   std::vector<double> magnitude;  ///< [rows][n] at least sum |x||w| + |bias|, as rounded
 };
 
@@ -90,7 +90,7 @@ const std::vector<Case>& cases(const QuantFormat& format) {
     Case c{random_problem(random, shape), random.uniforms(kMostRows * shape.k), {}, {}, {}};
     if (shape.n == 130) c.p.bias.clear();
     c.sums = run(*reference, c.p, format, WeightUse::kLinear, c.x);
-    if (shape.n % 2 == 0) c.silu_mul = run(*reference, c.p, format, WeightUse::kGateUp, c.x);
+    if (shape.n % 2 == 0) c.gate_mul = run(*reference, c.p, format, WeightUse::kGateUp, c.x);
     c.magnitude = magnitudes(c.p, c.x, format.group_size);
     out.push_back(std::move(c));
   }
@@ -130,7 +130,7 @@ TEST_P(QuantLinear, MatchesReference) {
   }
 }
 
-TEST_P(QuantLinear, SiluMulMatchesReference) {
+TEST_P(QuantLinear, GateMulMatchesReference) {
   const auto backend = make_backend(isa());
   for (const Case& c : cases(format())) {
     if (c.p.n % 2 != 0) continue;
@@ -140,15 +140,15 @@ TEST_P(QuantLinear, SiluMulMatchesReference) {
       for (int64_t j = 0; j < half; ++j) {
         const auto gate_at = size_t(i * c.p.n + j), up_at = gate_at + size_t(half);
         const double tolerance =
-            silu_mul_bound({c.sums[gate_at], bound(c, gate_at)}, {c.sums[up_at], bound(c, up_at)});
+            gate_mul_bound({c.sums[gate_at], bound(c, gate_at)}, {c.sums[up_at], bound(c, up_at)});
         const auto at = size_t(i * half + j);
-        ASSERT_NEAR(got[at], c.silu_mul[at], tolerance) << place(c.p, kMostRows, i, j, kCaseSeed);
+        ASSERT_NEAR(got[at], c.gate_mul[at], tolerance) << place(c.p, kMostRows, i, j, kCaseSeed);
       }
     }
   }
 }
 
-// Of a weight packed for linear_silu_mul(), linear() gives the sums of the other layout, bit for
+// Of a weight packed for linear_gate_mul(), linear() gives the sums of the other layout, bit for
 // bit.
 TEST_P(QuantLinear, LinearOfGateAndUp) {
   const auto backend = make_backend(isa());

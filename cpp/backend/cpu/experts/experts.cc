@@ -26,6 +26,11 @@ constexpr int64_t kManyRunsPerThread = 16;
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
+/// From `column` on, of a group's expert; null: there is none.
+const float* bias_of(const TensorView& bias, const ExpertGroup& group, int64_t n, int64_t column) {
+  return bias.data == nullptr ? nullptr : bias.as<float>() + group.expert * n + column;
+}
+
 const QuantPanels* find_reordered(const PackedWeight& weight) {
   const auto* quantized = dynamic_cast<const QuantPanels*>(&weight);
   return quantized != nullptr && quantized->format().reordered ? quantized : nullptr;
@@ -274,7 +279,10 @@ void CpuBackend::ExpertsStep::multiply_gate_up(Groups groups) {
              [&](int64_t row, int64_t column, PanelTask& task) {
                task.out = inner_ + (first + row) * inner_cols_ + column;
                task.out_stride = inner_cols_;
-               task.epilogue = PanelEpilogue::kSiluMul;
+               task.bias = bias_of(args_.gate_up_bias, group, 2 * inner_cols_, column);
+               if (task.bias != nullptr) task.up_bias = task.bias + inner_cols_;
+               task.epilogue = PanelEpilogue::kGateMul;
+               task.gate = args_.gate;
              });
   });
 }
@@ -303,6 +311,7 @@ void CpuBackend::ExpertsStep::multiply_down(Groups groups, bool is_first) {
                [&](int64_t row, int64_t column, PanelTask& task) {
                  task.out = args_.out.as<float>() + column;
                  task.out_stride = args_.out.row_stride;
+                 task.bias = bias_of(args_.down_bias, group, args_.out.cols(), column);
                  task.epilogue = PanelEpilogue::kAddWeighted;
                  task.out_rows = pairs_->rows() + group.first + row;
                  task.row_weights = pairs_->weights() + group.first + row;

@@ -3,6 +3,7 @@
 // What becomes of a panel's finished sums; for the linear kernels.
 
 #include "backend/cpu/kernels_linear.h"
+#include "backend/cpu/simd/gates.h"
 #include "backend/cpu/simd/simd.h"
 
 namespace headrace::HEADRACE_ISA {
@@ -38,8 +39,21 @@ inline void add_weighted_row(const PanelTask& task, const float* acc, float weig
   for (int v = 0; v < kVectors; ++v) {
     const int first = v * kLanes;
     const int count = task.cols - first;
-    const F32 sum = fma(set1(weight), load(acc + first), load_up_to(out + first, count));
+    F32 y = load(acc + first);
+    if (task.bias != nullptr) y = add(y, load_up_to(task.bias + first, count));
+    const F32 sum = fma(set1(weight), y, load_up_to(out + first, count));
     store_up_to(out + first, sum, count);
+  }
+}
+
+/// A row of gates and ups: use(first column, gate, up) for each vector of them.
+template <class Use>
+HEADRACE_SIMD_INLINE void for_gates(const PanelTask& task, const float* acc, const Use& use) {
+  for (int v = 0; v < kVectors / 2; ++v) {
+    const int first = v * kLanes;
+    const int count = task.cols - first;
+    use(first, add(load(acc + 2 * first), load_bias(task.bias, first, count)),
+        add(load(acc + 2 * first + kLanes), load_bias(task.up_bias, first, count)));
   }
 }
 
@@ -54,18 +68,18 @@ inline void finish_row(const PanelTask& task, const float* acc, float* out) {
     }
     return;
   }
-  for (int v = 0; v < kVectors / 2; ++v) {
-    const int first = v * kLanes;
-    const int count = task.cols - first;
-    const F32 gate = add(load(acc + 2 * first), load_bias(task.bias, first, count));
-    const F32 up = add(load(acc + 2 * first + kLanes), load_bias(task.up_bias, first, count));
-    if (task.epilogue == PanelEpilogue::kGateUp) {
-      store_up_to(out + first, gate, count);
-      store_up_to(out + task.up_column + first, up, count);
-    } else {
-      store_up_to(out + first, mul(silu(gate), up), count);
-    }
+  if (task.epilogue == PanelEpilogue::kGateUp) {
+    for_gates(task, acc, [&](int first, F32 gate, F32 up) {
+      store_up_to(out + first, gate, task.cols - first);
+      store_up_to(out + task.up_column + first, up, task.cols - first);
+    });
+    return;
   }
+  with_gate(task.gate, [&](const auto& gate_mul) {
+    for_gates(task, acc, [&](int first, F32 gate, F32 up) {
+      store_up_to(out + first, gate_mul(gate, up), task.cols - first);
+    });
+  });
 }
 
 /// Brings closer what finish_rows() will write: a store that waits for its line holds up those of

@@ -1,6 +1,6 @@
 #include "backend/cpu/kernels_rows.h"
 
-#include "backend/cpu/simd/activations.h"
+#include "backend/cpu/simd/gates.h"
 #include "backend/cpu/simd/row_loops.h"
 #include "backend/cpu/simd/simd.h"
 
@@ -82,11 +82,13 @@ void layer_norm(const float* x, const float* weight, const float* bias, float ep
   });
 }
 
-void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int count = static_cast<int>(n - i < kLanes ? n - i : kLanes);
-    store_up_to(out + i, mul(silu(load_up_to(gate + i, count)), load_up_to(up + i, count)), count);
-  }
+void gate_mul(const GateSpec& spec, const float* gate, const float* up, int64_t n, float* out) {
+  with_gate(spec, [&](const auto& gate_of) {
+    for_vectors(n, [&](int64_t i, int count) {
+      const F32 y = gate_of(load_up_to(gate + i, count), load_up_to(up + i, count));
+      store_up_to(out + i, y, count);
+    });
+  });
 }
 
 void add_row(const float* x, int64_t n, float* out) {
@@ -155,7 +157,7 @@ void from_f16(const uint16_t* in, int64_t n, float* out) {
 }  // namespace
 
 extern const RowKernels kRowKernels;
-const RowKernels kRowKernels = {rms_norm,    add_rms_norm, layer_norm, silu_mul,
+const RowKernels kRowKernels = {rms_norm,    add_rms_norm, layer_norm, gate_mul,
                                 add_row,     gate_row,     add_scaled, scale_row,
                                 mul_sigmoid, cap_row,      from_bf16,  from_f16};
 

@@ -16,6 +16,7 @@ struct CpuBackend::LinearOperands {
   const TensorView& bias;
   const TensorView& out;
   PanelEpilogue epilogue;
+  GateSpec gate;  ///< kGateMul only
 };
 
 /// What of an operation a panel writes, for rows from `first_row` on.
@@ -32,6 +33,7 @@ PanelTask CpuBackend::panel_task(const LinearOperands& op, const PanelCut& cut, 
   task.cols = static_cast<int32_t>(std::min(outputs, cut.outputs() - first));
   task.up_column = cut.outputs();
   task.epilogue = op.epilogue;
+  task.gate = op.gate;
   return task;
 }
 
@@ -87,19 +89,19 @@ void CpuBackend::multiply_panels(const LinearOperands& op, const PanelProduct& p
 }
 
 void CpuBackend::run_linear(const TensorView& x, const PackedWeight& packed, const TensorView& bias,
-                            const TensorView& out, PanelEpilogue epilogue) {
+                            const TensorView& out, PanelEpilogue epilogue, const GateSpec& gate) {
   const bool makes_gate_up =
-      epilogue == PanelEpilogue::kSiluMul || epilogue == PanelEpilogue::kGateUp;
+      epilogue == PanelEpilogue::kGateMul || epilogue == PanelEpilogue::kGateUp;
   const PanelProduct product(packed, *isa_);
   HEADRACE_CHECK(product.weight().cut().gate_up == makes_gate_up,
                  "the weight was packed for another use");
   check_linear(x, packed, bias, out,
-               epilogue == PanelEpilogue::kSiluMul ? packed.n() / 2 : packed.n());
+               epilogue == PanelEpilogue::kGateMul ? packed.n() / 2 : packed.n());
   if (x.rows() == 0) return;
   const auto* quantized = dynamic_cast<const QuantPanels*>(&packed);
   const bool reorders = quantized != nullptr && quantized->order() != nullptr;
   const TensorView input = reorders ? reordered(x, quantized->order()) : x;
-  multiply_panels({input, bias, out, epilogue}, product);
+  multiply_panels({input, bias, out, epilogue, gate}, product);
 }
 
 TensorView CpuBackend::reordered(const TensorView& x, const int32_t* order) {
@@ -127,9 +129,10 @@ void CpuBackend::linear_add_rms_norm(const LinearAddNorm& args) {
   rms_norm(args.residual, args.norm, args.eps, args.out);
 }
 
-void CpuBackend::linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
-                                 TensorView out) {
-  run_linear(x, weight, bias, out, PanelEpilogue::kSiluMul);
+void CpuBackend::linear_gate_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                                 const GateSpec& spec, TensorView out) {
+  check_gate(spec);
+  run_linear(x, weight, bias, out, PanelEpilogue::kGateMul, spec);
 }
 
 }  // namespace headrace

@@ -123,12 +123,12 @@ void CpuBackend::layer_norm(TensorView x, TensorView weight, TensorView bias, fl
   });
 }
 
-void CpuBackend::silu_mul(TensorView gate_up, TensorView out) {
-  check_silu_mul(gate_up, out);
+void CpuBackend::gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) {
+  check_gate_mul(gate_up, spec, out);
   for_rows(out.rows(), 3 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float* gate = gate_up.row<float>(i);
-      isa_->rows->silu_mul(gate, gate + out.cols(), out.cols(), out.row<float>(i));
+      isa_->rows->gate_mul(spec, gate, gate + out.cols(), out.cols(), out.row<float>(i));
     }
   });
 }

@@ -22,9 +22,9 @@ HEADRACE_SIMD_INLINE void store_up_to(float* p, F32 v, int count) {
 /// Calls body(i, count) for the vectors of n numbers; the last one may have fewer lanes.
 template <class Body>
 HEADRACE_SIMD_INLINE void for_vectors(int64_t n, const Body& body) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    body(i, static_cast<int>(n - i < kLanes ? n - i : kLanes));
-  }
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, kLanes);
+  if (i < n) body(i, static_cast<int>(n - i));
 }
 
 /// The sum of `accumulate(i, count, sum)` over all i. Four sums, each a vector, added as a tree:

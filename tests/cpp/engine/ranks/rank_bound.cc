@@ -71,15 +71,15 @@ class Prober final : public CpuBackend {
   void linear_add_rms_norm(const LinearAddNorm& args) override {
     Backend::linear_add_rms_norm(args);
   }
-  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
-                       TensorView out) override {
+  void linear_gate_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       const GateSpec& spec, TensorView out) override {
     Buffer memory = allocate(static_cast<size_t>(x.rows() * weight.n()) * sizeof(float));
     const TensorView both(memory.data, DType::kF32, {x.rows(), weight.n()});
     linear(x, weight, bias, both);
-    silu_mul(both, out);
+    gate_mul(both, spec, out);
   }
-  void silu_mul(TensorView gate_up, TensorView out) override {
-    CpuBackend::silu_mul(gate_up, out);
+  void gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) override {
+    CpuBackend::gate_mul(gate_up, spec, out);
     pass(out, 1, [&](int64_t row, int64_t col) {
       const double y = number(out, row, col);
       return std::hypot(16 * kUnit * y, twice(y));
@@ -126,6 +126,11 @@ class Prober final : public CpuBackend {
              std::abs(double{number(weights, row, col)});
     });
   }
+  /// An expert's part of all experts' biases, where there are any.
+  static TensorView own_bias(const TensorView& bias, size_t expert, int64_t n) {
+    if (bias.data == nullptr) return {};
+    return TensorView(bias.as<float>() + static_cast<int64_t>(expert) * n, DType::kF32, {n});
+  }
   /// One by one, so that what lies between is moved, too.
   void experts(const Experts& args) override {
     std::vector<float> inner(static_cast<size_t>(args.down.k()));
@@ -139,8 +144,9 @@ class Prober final : public CpuBackend {
       for (int64_t i = 0; i < args.ids.cols(); ++i) {
         const auto expert = static_cast<size_t>(args.ids.row<int32_t>(row)[i]);
         const PackedWeight& down = *experts_.at(&args.down)[expert];
-        linear_silu_mul(args.x.rows_from(row, 1), *experts_.at(&args.gate_up)[expert], {}, h);
-        linear(h, down, {}, y);
+        linear_gate_mul(args.x.rows_from(row, 1), *experts_.at(&args.gate_up)[expert],
+                        own_bias(args.gate_up_bias, expert, args.gate_up.n()), args.gate, h);
+        linear(h, down, own_bias(args.down_bias, expert, down.n()), y);
         const float share = number(args.weights, row, i);
         for (int64_t col = 0; col < args.out.cols(); ++col) {
           out[col] += share * one[static_cast<size_t>(col)];

@@ -32,6 +32,7 @@ LayerSources list_brook_layer(const ModelConfig& config, const LayerNaming& nami
   mlp->gate_up = naming.linear("gate_up", {{"ffn.gate", wide}, {"ffn.up", wide}}, hidden, false,
                                WeightUse::kGateUp);
   mlp->down = naming.linear("down", {{"ffn.down", hidden}}, wide, false);
+  mlp->gate = config.gate;
   layer.mixer = std::move(attention);
   layer.feed_forward = std::move(mlp);
   return layer;

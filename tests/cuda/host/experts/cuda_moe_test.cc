@@ -11,6 +11,7 @@
 #include "headrace/status.h"
 #include "parity/experts/experts_harness.h"
 #include "parity/experts/route_harness.h"
+#include "parity/gates.h"
 #include "parity/quant/random_codes.h"
 
 namespace headrace::parity {
@@ -60,19 +61,39 @@ class CudaExperts : public testing::TestWithParam<ExpertKind> {
     const Uploaded in(*backend_, dtype(), rows, hidden, x);
     const Uploaded weights(*backend_, DType::kF32, rows, routes.top_k, routes.weights);
     const Uploaded out(*backend_, dtype(), rows, hidden);
-    backend_->experts({in.view(), TensorView(ids.data, DType::kI32, {rows, routes.top_k}),
-                       weights.view(), *layer.gate_up, *layer.down, out.view()});
+    Experts args{in.view(),      TensorView(ids.data, DType::kI32, {rows, routes.top_k}),
+                 weights.view(), *layer.gate_up,
+                 *layer.down,    out.view()};
+    const int64_t outputs = layer.gate_up->n();
+    const Uploaded gate_up_bias(*backend_, dtype(), 1, layer.down->experts() * outputs,
+                                gates_.gate_up_bias);
+    const Uploaded down_bias(*backend_, dtype(), 1, layer.down->experts() * hidden,
+                             gates_.down_bias);
+    args.gate = gates_.spec;
+    if (!gates_.gate_up_bias.empty()) args.gate_up_bias = gate_up_bias.vector();
+    if (!gates_.down_bias.empty()) args.down_bias = down_bias.vector();
+    backend_->experts(args);
     return out.read();
   }
 
-  /// What one expert gives for a row, by linear_silu_mul() and linear().
-  std::vector<float> by_linears(const PackedExperts& expert, const std::vector<float>& row) {
+  /// What one expert gives for a row, by linear_gate_mul() and linear().
+  std::vector<float> by_linears(const PackedExperts& expert, const std::vector<float>& row,
+                                int64_t e) {
     const int64_t hidden = expert.down->n(), inner = expert.down->k();
     const Uploaded x(*backend_, dtype(), 1, hidden, row);
     const Uploaded between(*backend_, dtype(), 1, inner);
     const Uploaded out(*backend_, dtype(), 1, hidden);
-    backend_->linear_silu_mul(x.view(), *expert.gate_up, {}, between.view());
-    backend_->linear(between.view(), *expert.down, {}, out.view());
+    const auto bias = [&](const std::vector<float>& all, int64_t n) {
+      if (all.empty()) return Uploaded(*backend_, dtype(), 0, 0);
+      return Uploaded(*backend_, dtype(), 1, n, row_of(all, e, n));
+    };
+    const Uploaded first = bias(gates_.gate_up_bias, 2 * inner);
+    const Uploaded second = bias(gates_.down_bias, hidden);
+    backend_->linear_gate_mul(x.view(), *expert.gate_up,
+                              gates_.gate_up_bias.empty() ? TensorView() : first.vector(),
+                              gates_.spec, between.view());
+    backend_->linear(between.view(), *expert.down,
+                     gates_.down_bias.empty() ? TensorView() : second.vector(), out.view());
     return out.read();
   }
 
@@ -81,7 +102,7 @@ class CudaExperts : public testing::TestWithParam<ExpertKind> {
                             const std::vector<float>& row) {
     std::vector<float> out(row.size(), 0.0f);
     for (size_t slot = 0; slot < routes.ids.size(); ++slot) {
-      const auto y = by_linears(each[size_t(routes.ids[slot])], row);
+      const auto y = by_linears(each[size_t(routes.ids[slot])], row, routes.ids[slot]);
       for (size_t j = 0; j < y.size(); ++j) {
         out[j] = std::fma(routes.weights[slot], y[j], out[j]);
       }
@@ -91,6 +112,7 @@ class CudaExperts : public testing::TestWithParam<ExpertKind> {
   }
 
   std::shared_ptr<Backend> backend_ = make_gpu_under_test(dtype());
+  ExpertGates gates_;
 };
 
 // Nothing divides by a tile; the bits are those of a chain over the experts' own linears.
@@ -114,6 +136,34 @@ TEST_P(CudaExperts, SumWhatTheirLinearsGive) {
                   sum_of(each, routes.row(row), row_of(x, row, sizes.hidden)))
             << row << " of " << rows;
       }
+    }
+  }
+}
+
+// Clamped gates and biases, as gpt-oss has them; other gates without.
+TEST_P(CudaExperts, GatesAndBiases) {
+  Random random(78);
+  SCOPED_TRACE(random.trace());
+  const ExpertSizes sizes{3, 66, 33};
+  const ExpertNumbers numbers = ExpertNumbers::random(random, sizes);
+  const PackedExperts layer = pack_experts(*backend_, numbers, format());
+  std::vector<PackedExperts> each;
+  for (int64_t e = 0; e < sizes.experts; ++e) {
+    each.push_back(pack_expert(*backend_, numbers, format(), e));
+  }
+  for (const GateSpec& gate : kGates) {
+    gates_ = {gate, {}, {}};
+    if (gate.limit > 0.0f) {
+      gates_.gate_up_bias = random_values(size_t(sizes.experts * 2 * sizes.inner), 5, dtype());
+      gates_.down_bias = random_values(size_t(sizes.experts * sizes.hidden), 6, dtype());
+    }
+    const Routes routes = Routes::random(random, 9, 2, sizes.experts);
+    const auto x = random_values(size_t(9 * sizes.hidden), 7, dtype());
+    const auto got = run(layer, routes, x);
+    for (const int64_t row : {0, 8}) {
+      ASSERT_EQ(row_of(got, row, sizes.hidden),
+                sum_of(each, routes.row(row), row_of(x, row, sizes.hidden)))
+          << row;
     }
   }
 }

@@ -64,8 +64,8 @@ TEST_F(KernelTrial, WrongBitsNameTheRows) {
 
 void wrong_with_silu(const LinearArgs& args, Stream stream) {
   LinearArgs bad = args;
-  if (args.has_wgmma && args.dtype == DType::kF16) bad.silu_mul = bad.layout.gate_up = false;
-  if (bad.silu_mul != args.silu_mul) bad.layout.n /= 2;
+  if (args.has_wgmma && args.dtype == DType::kF16) bad.gate_mul = bad.layout.gate_up = false;
+  if (bad.gate_mul != args.gate_mul) bad.layout.n /= 2;
   linear(bad, stream);
 }
 
@@ -84,7 +84,7 @@ void other_numbers(LinearArgs& args) { args.x.data = static_cast<const char*>(ar
 void no_bias(LinearArgs& args) { args.bias = nullptr; }
 void no_residual(LinearArgs& args) { args.residual = {}; }
 void up_of_gate(LinearArgs& args) {  // 8 features on, all gates are ups and ups gates
-  if (!args.silu_mul) return;
+  if (!args.gate_mul) return;
   args.weight = static_cast<const char*>(args.weight) + 2 * kGateUpGroup * args.layout.stride();
   args.layout.n -= 64;
   args.out.cols -= 32;

@@ -1,17 +1,19 @@
 #pragma once
 
+#include "backend/contract/activation.h"
 #include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/matrix.h"
 
 namespace headrace::cuda {
 
-struct SiluMulArgs {
+struct GateMulArgs {
   DType dtype = DType::kF32;
   ConstMatrix gate_up;  ///< [T, 2*I]: gate, then up
   Matrix out;           ///< [T, I]
+  GateSpec gate = {};
 };
 
-/// out = silu(gate) * up, computed in float32, rounded once. Moves 3*T*I elements.
-void silu_mul(const SiluMulArgs& args, Stream stream);
+/// out = what `gate` makes of gate and up, computed in float32, rounded once. Moves 3*T*I elements.
+void gate_mul(const GateMulArgs& args, Stream stream);
 
 }  // namespace headrace::cuda
