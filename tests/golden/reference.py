@@ -6,7 +6,6 @@ values when an engine disagrees. Weights are as `load.read_checkpoint` returns t
 
 from __future__ import annotations
 
-
 import numpy as np
 import reference_moe
 from reference_rope import RopeRules, inverse_frequencies, rope_tables, rotate
@@ -125,7 +124,7 @@ def _rotated(
         rows = norm(rules, rows, weight)
     heads = rows.reshape(len(y), -1, rules.head_dim)
     if rules.qk_norm == "head":
-        heads = norm(rules, heads, weight)
+        heads = norm(rules, heads, weight.reshape(-1, rules.head_dim))
     if table is not None:
         heads = rotate(heads, *table, rules.interleaved)
     return norm(rules, heads, weight) if rules.qk_norm == "rotated" else heads

@@ -46,7 +46,7 @@ def inverse_frequencies(rope: RopeRules, length: int = 0) -> tuple[np.ndarray, f
         plain = plain / factor * ramp + plain * (1 - ramp)
         attention_factor = _yarn_attention_factor(params, factor)
     elif kind == "longrope":
-        long = LONGEST > rope.original
+        long = rope.original < LONGEST
         plain = plain / np.array(params["long_factor" if long else "short_factor"])
         attention_factor = _longrope_attention_factor(rope)
     return plain.astype(np.float32), attention_factor

@@ -59,9 +59,7 @@ FAMILIES = {
     "olmo3": Family(BEHIND, qk_norm="row", theta=5e5, pattern=4),
     "exaone4": Family(BEHIND, qk_norm="head", pattern=4),
     "glm4": Family(GLM4_NORMS, interleaved=True, partial=0.5),
-    "cohere2": Family(
-        Norms(before_mlp=None), "layer", parallel=True, interleaved=True, pattern=4
-    ),
+    "cohere2": Family(Norms(before_mlp=None), "layer", parallel=True, interleaved=True, pattern=4),
     "hunyuan_v1_dense": Family(qk_norm="rotated"),
 }
 WITH_ONE_WINDOW = ("mistral", "mixtral", "phi3", "ministral3")
@@ -183,9 +181,7 @@ def _two_ropes(config: Config, family: Family, head_dim: int) -> tuple[RopeRules
     )
 
 
-def _rope(
-    config: Config, params: Config, theta: float, family: Family, head_dim: int
-) -> RopeRules:
+def _rope(config: Config, params: Config, theta: float, family: Family, head_dim: int) -> RopeRules:
     partial = config.get("partial_rotary_factor", family.partial)
     partial = params.get("partial_rotary_factor", partial)
     original = params.get("original_max_position_embeddings", config["max_position_embeddings"])

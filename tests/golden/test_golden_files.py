@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,25 +25,23 @@ from case_types import (
     Twin,
 )
 from cases import CASES
+from cases_layers import LAYER_CASES
+from wrong_rules import (
+    WINDOW_MISTAKES,
+    Change,
+    config_of,
+    is_off,
+    rules_of,
+    with_fields,
+    with_reversed_windows,
+    with_rope,
+    with_rope_fields,
+    with_windows,
+)
 
 TWINS = [(case, twin) for case in CASES for twin in case.twins]
 EXPECTED = [case.name for case in CASES] + [twin.name for _, twin in TWINS]
-MAX_TOTAL_BYTES = 18_000_000
-
-
-def config_of(golden: load.Golden) -> dict[str, Any]:
-    return json.loads((golden.folder / "config.json").read_text())
-
-
-def is_off(golden: load.Golden, rules: reference.Rules) -> bool:
-    """Whether the numpy decoder under `rules` gives other logits for any prompt."""
-    weights = load.read_checkpoint(golden.folder)
-    for p in sorted(golden.prompts, key=lambda p: len(p.prompt)):
-        logits = reference.logits(rules, weights, p.prompt + p.tokens[:-1], len(p.prompt))
-        rows = len(p.prompt) - 1 + np.array(golden.steps)
-        if np.abs(logits[rows] - p.logits).max() > 10 * golden.logit_tolerance:
-            return True
-    return False
+MAX_TOTAL_BYTES = 24_000_000
 
 
 @pytest.fixture(params=EXPECTED)
@@ -64,11 +60,12 @@ def test_files_are_small() -> None:
 
 
 def test_cases_cover_head_sizes_families_and_storage() -> None:
-    rules = {name: reference.rules_of(config_of(load.load_case(name))) for name in EXPECTED}
+    rules = {name: rules_of(load.load_case(name)) for name in EXPECTED}
     assert {rule.head_dim for rule in rules.values()} >= {16, 48, 64, 80, 96, 128, 256}
     in_bf16 = {case.config["model_type"] for case in CASES if case.storage == "bfloat16"}
     dense = {"llama", "mistral", "qwen2", "qwen3", "ernie4_5"}
-    assert in_bf16 == dense | {"ernie4_5_moe", "qwen2_moe", "qwen3_moe", "mixtral"}
+    layers = {case.config["model_type"] for case in LAYER_CASES}
+    assert in_bf16 == dense | layers | {"ernie4_5_moe", "qwen2_moe", "qwen3_moe", "mixtral"}
     assert {case.storage for case in CASES} == {"float32", "bfloat16", "float16"}
 
 
@@ -156,15 +153,21 @@ def test_weights_are_of_the_stated_dtype(golden: load.Golden) -> None:
             assert entry["dtype"] == expected
 
 
-def test_rope_table_follows_the_rules(golden: load.Golden) -> None:
-    rope = golden.meta["rope"]
-    frequencies, factor = reference.inverse_frequencies(reference.rules_of(config_of(golden)))
-    assert np.allclose(frequencies, rope["inv_freq"], rtol=5e-7, atol=0)
-    assert factor == pytest.approx(rope["attention_factor"], rel=1e-12)
+def test_rope_tables_follow_the_rules(golden: load.Golden) -> None:
+    rules = rules_of(golden)
+    layers = list(zip(rules.ropes, rules.windows, strict=True))
+    for key, slides in (("rope", False), ("rope_sliding", True)):
+        if key not in golden.meta:
+            continue
+        several = "rope_sliding" in golden.meta
+        rope = next(r for r, window in layers if r and (not several or bool(window) == slides))
+        frequencies, factor = reference.inverse_frequencies(rope)
+        assert np.allclose(frequencies, golden.meta[key]["inv_freq"], rtol=5e-7, atol=0)
+        assert factor == pytest.approx(golden.meta[key]["attention_factor"], rel=1e-12)
 
 
 def test_numpy_decoder_gives_the_golden_answers(golden: load.Golden) -> None:
-    rules = reference.rules_of(config_of(golden))
+    rules = rules_of(golden)
     weights = load.read_checkpoint(golden.folder)
     for p in golden.prompts:
         size = len(p.prompt)
@@ -182,7 +185,7 @@ def test_numpy_decoder_gives_the_golden_answers(golden: load.Golden) -> None:
 @pytest.mark.parametrize(("case", "twin"), TWINS, ids=[twin.name for _, twin in TWINS])
 def test_twin_has_the_same_weights_and_answers(case: Case, twin: Twin) -> None:
     other, original = load.load_case(twin.name), load.load_case(case.name)
-    rules = reference.rules_of(config_of(original))
+    rules = rules_of(original)
     plain = load.read_checkpoint(original.folder)
     relaid = load.read_checkpoint(other.folder)
     if twin.layout == "paddle":
@@ -197,20 +200,6 @@ def test_twin_has_the_same_weights_and_answers(case: Case, twin: Twin) -> None:
         assert np.array_equal(ours.logits, theirs.logits)
 
 
-def with_rope(**changes: Any) -> Callable[[reference.Rules], reference.Rules]:
-    def mutate(rules: reference.Rules) -> reference.Rules:
-        return dataclasses.replace(rules, rope={**rules.rope, **changes})
-
-    return mutate
-
-
-def with_windows(change: Callable[[int | None], int | None]) -> Callable:
-    def mutate(rules: reference.Rules) -> reference.Rules:
-        return dataclasses.replace(rules, windows=[change(window) for window in rules.windows])
-
-    return mutate
-
-
 def with_eps(rules: reference.Rules) -> reference.Rules:
     return dataclasses.replace(rules, eps=1e-6 if rules.eps == 1e-5 else 1e-5)
 
@@ -219,23 +208,15 @@ def with_other_pairs(rules: reference.Rules) -> reference.Rules:
     return dataclasses.replace(rules, interleaved=not rules.interleaved)
 
 
-def without_qk_norm(rules: reference.Rules) -> reference.Rules:
-    return dataclasses.replace(rules, qk_norm=False)
-
-
-def with_reversed_windows(rules: reference.Rules) -> reference.Rules:
-    return dataclasses.replace(rules, windows=rules.windows[::-1])
-
-
 MISTAKES = [
     *((name, "eps", with_eps) for name in EXPECTED),
     *((name, "rotated pairs", with_other_pairs) for name in EXPECTED),
-    *((name, "no q/k norm", without_qk_norm) for name in ("qwen3", "qwen3_window")),
+    *((name, "no q/k norm", with_fields(qk_norm="none")) for name in ("qwen3", "qwen3_window")),
     *(
         (name, "no rope scaling", with_rope(rope_type="default", type="default"))
         for name in ("llama3_rope", "llama_linear", "llama_dynamic", "llama_yarn", "qwen2_yarn")
     ),
-    ("llama3_rope", "original length", with_rope(original_max_position_embeddings=512)),
+    ("llama3_rope", "original length", with_rope_fields(original=512)),
     ("llama3_rope", "blend", with_rope(low_freq_factor=3.99)),
     ("llama_yarn", "truncated range", with_rope(truncate=True)),
     ("llama_yarn", "betas", with_rope(beta_fast=32, beta_slow=1)),
@@ -243,15 +224,11 @@ MISTAKES = [
     ("llama_yarn", "attention factor", with_rope(attention_factor=1.0)),
     ("qwen2_yarn", "attention factor", with_rope(attention_factor=1.0)),
     ("qwen2_yarn", "untruncated range", with_rope(truncate=False)),
-    ("qwen2_yarn", "original length", with_rope(original_max_position_embeddings=256)),
+    ("qwen2_yarn", "original length", with_rope_fields(original=256)),
     *(
-        (name, mistake, with_windows(change))
+        (name, mistake, change)
         for name in ("mistral_window", "qwen2_window", "qwen3_window")
-        for mistake, change in (
-            ("window + 1", lambda window: window and window + 1),
-            ("window - 1", lambda window: window and window - 1),
-            ("no window", lambda window: None),
-        )
+        for mistake, change in WINDOW_MISTAKES
     ),
     ("qwen2_window", "layers", with_reversed_windows),
     ("qwen3_window", "layers", with_reversed_windows),
@@ -262,20 +239,20 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("name", "mistake", "mutate"), MISTAKES, ids=[f"{m[0]}-{m[1]}" for m in MISTAKES]
 )
-def test_a_wrong_rule_would_be_seen(name: str, mistake: str, mutate: Callable) -> None:
+def test_a_wrong_rule_would_be_seen(name: str, mistake: str, mutate: Change) -> None:
     golden = load.load_case(name)
-    assert is_off(golden, mutate(reference.rules_of(config_of(golden)))), mistake
+    assert is_off(golden, mutate(rules_of(golden))), mistake
 
 
 def test_dynamic_rope_depends_on_the_prompt_length() -> None:
     """Rotating by own position alone, or by the whole length, gives other logits."""
     golden = load.load_case("llama_dynamic")
-    rules = reference.rules_of(config_of(golden))
+    rules = rules_of(golden)
     weights = load.read_checkpoint(golden.folder)
     for p in golden.prompts:
         ids = p.prompt + p.tokens[:-1]
         rows = len(p.prompt) - 1 + np.array(golden.steps)
-        behind = len(p.prompt) > rules.max_positions
+        behind = len(p.prompt) > rules.ropes[0].max_positions
         by_position = np.abs(reference.logits(rules, weights, ids, 1)[rows] - p.logits)
         by_total = np.abs(reference.logits(rules, weights, ids, len(ids))[rows] - p.logits)
         assert (by_position.max() > 10 * golden.logit_tolerance) == behind

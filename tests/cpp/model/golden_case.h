@@ -57,7 +57,7 @@ GoldenGuesses load_golden_guesses(const GoldenCase& golden);
 std::string read_golden_text(const std::filesystem::path& path);
 std::map<std::string, std::vector<float>> read_golden_arrays(const std::filesystem::path& path);
 
-/// Names of all cases, sorted.
+/// Names of all cases, sorted, but those of families that nothing serves yet (unserved.txt).
 std::vector<std::string> golden_case_names();
 GoldenCase load_golden_case(const std::string& name);
 
