@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 PROMPT_LENGTHS = (1, 17, 70, 131)  # block edges of 16, 64 and 128 tokens lie inside or behind them
 NEW_TOKENS = 64
-LONGEST = PROMPT_LENGTHS[-1] + NEW_TOKENS  # tokens of a prompt and its answer
 LOGIT_STEPS = (0, 1, 8, 31, 63)  # step s: the logits that choose generated token s
 
 # A seed is accepted when greedy decoding is unambiguous and alive, and never ends by itself.

@@ -311,16 +311,18 @@ PHIS = (
     ),
     case(
         "phi3_longrope_long",
-        "longrope beyond the original length, on three quarters of each head: long factors",
+        "longrope beyond the original length, on three quarters of each head: long factors; of all "
+        "tokens, because at position 0 nothing turns",
         phi4_mini(
-            original_max_position_embeddings=64,
+            original_max_position_embeddings=1,
             rope_scaling={
+                "attention_factor": 1.19,
                 "long_factor": factors(1.5, 24.0, 12),
                 "short_factor": factors(1.0, 3.0, 12),
                 "type": "longrope",
             },
         ),
-        seed=18,
+        seed=28,
     ),
 )
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from case_types import LONGEST
 from torch.overrides import TorchFunctionMode
 from transformers import AutoConfig, AutoModelForCausalLM
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 torch.set_num_threads(1)
 
@@ -111,17 +109,10 @@ def float64_everywhere() -> Iterator[None]:
 
 
 def reset_rope(model: torch.nn.Module) -> None:
-    """Undoes what a longer sequence left behind in a dynamic rope module.
-
-    transformers takes longrope's factors by the length of each call. Here a model has one set, that
-    of the longest sequence, so that a key depends on its position alone.
-    """
+    """Undoes what a longer sequence left behind in a dynamic rope module."""
     rope = model.model.rotary_emb
     if not hasattr(rope, "original_inv_freq"):
         return  # several tables, of which none changes
-    if rope.rope_type == "longrope":
-        one_set, _ = ROPE_INIT_FUNCTIONS["longrope"](rope.config, seq_len=LONGEST)
-        rope.original_inv_freq, rope.long_inv_freq = one_set, one_set.clone()
     rope.inv_freq = rope.original_inv_freq.clone()
     rope.max_seq_len_cached = rope.original_max_seq_len
 

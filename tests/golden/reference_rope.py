@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import numpy as np
-from case_types import LONGEST
 
 
 @dataclasses.dataclass(slots=True)
@@ -26,7 +25,7 @@ class RopeRules:
 
 
 def inverse_frequencies(rope: RopeRules, length: int = 0) -> tuple[np.ndarray, float]:
-    """float32 [dim / 2] and the attention factor; `length` matters to dynamic rope only."""
+    """float32 [dim / 2] and the attention factor; `length` matters to dynamic rope and longrope."""
     d, theta, params = rope.dim, rope.theta, rope.params
     factor, attention_factor = params.get("factor"), 1.0
     kind = rope.kind
@@ -46,18 +45,18 @@ def inverse_frequencies(rope: RopeRules, length: int = 0) -> tuple[np.ndarray, f
         plain = plain / factor * ramp + plain * (1 - ramp)
         attention_factor = _yarn_attention_factor(params, factor)
     elif kind == "longrope":
-        long = rope.original < LONGEST
-        plain = plain / np.array(params["long_factor" if long else "short_factor"])
+        is_long = length > rope.original
+        plain = plain / np.array(params["long_factor" if is_long else "short_factor"])
         attention_factor = _longrope_attention_factor(rope)
     return plain.astype(np.float32), attention_factor
 
 
 def rope_tables(rope: RopeRules, tokens: int, prompt_length: int) -> tuple[np.ndarray, np.ndarray]:
     """cos and sin [tokens, 1, dim / 2], with the attention factor in them."""
-    if rope.kind == "dynamic":
+    if rope.kind in ("dynamic", "longrope"):
         tables = [inverse_frequencies(rope, max(p + 1, prompt_length)) for p in range(tokens)]
         frequencies = np.stack([table for table, _ in tables])
-        factor = 1.0
+        factor = tables[0][1]
     else:
         frequencies, factor = inverse_frequencies(rope)
     positions = np.arange(tokens, dtype=np.float32)[:, None]

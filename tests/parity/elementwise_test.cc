@@ -10,7 +10,7 @@
 namespace headrace::parity {
 namespace {
 
-constexpr int64_t kWidths[] = {1, 3, 16, 65, 300};
+constexpr int64_t kRowWidths[] = {1, 3, 16, 65, 300};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -26,7 +26,7 @@ class Elementwise : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(Elementwise, Scales) {
-  for (const int64_t width : kWidths) {
+  for (const int64_t width : kRowWidths) {
     const auto x = random_.uniforms(5 * (width + 3));
     const Matrix values(*backend_, 5, width + 3, x);
     backend_->scale(values.view().columns(2, width), 0.22f);
@@ -44,7 +44,7 @@ TEST_P(Elementwise, Scales) {
 // exponential overflows, what is left is below 1e-37 of `out`.
 TEST_P(Elementwise, MultipliesBySigmoids) {
   SCOPED_TRACE(random_.trace());
-  for (const int64_t width : kWidths) {
+  for (const int64_t width : kRowWidths) {
     const auto gate = random_.uniforms(5 * (width + 3), -30.0f, 30.0f);
     const auto x = random_.uniforms(5 * width);
     const Matrix gates(*backend_, 5, width + 3, gate), out(*backend_, 5, width, x);
@@ -126,7 +126,7 @@ TEST_P(Elementwise, CapsDoNotDependOnTheirPlace) {
 // A factor of 1 is exact, and so is a shift by 0.
 TEST_P(Elementwise, NormsTakeNoWeightAndNoBias) {
   SCOPED_TRACE(random_.trace());
-  for (const int64_t width : kWidths) {
+  for (const int64_t width : kRowWidths) {
     const auto x = random_.uniforms(4 * width, -3.0f, 3.0f), more = random_.uniforms(4 * width);
     const Matrix in(*backend_, 4, width, x), delta(*backend_, 4, width, more);
     const Matrix want(*backend_, 4, width), got(*backend_, 4, width);
