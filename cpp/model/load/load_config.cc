@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "backend/contract/cache_layout.h"
 #include "base/check.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/config/config_reader.h"
@@ -25,7 +26,7 @@ constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxPositions = 1 << 30;
 constexpr int64_t kMaxToken = (int64_t{1} << 31) - 1;
-constexpr int32_t kHeadDimStep = 16, kMaxHeadDim = 256;
+constexpr int32_t kHeadDimStep = 16;
 
 /// Keys of configs of all families that don't change what is computed.
 constexpr std::string_view kHarmlessKeys[] = {
@@ -244,10 +245,10 @@ void read_heads(ConfigReader& reader, const FamilyDefaults& defaults, ModelConfi
   }
   config.head_dim = static_cast<int32_t>(
       head_dim.value_or(default_dim ? defaults.head_dim : config.hidden_size / config.num_heads));
-  if (config.head_dim % kHeadDimStep != 0 || config.head_dim > kMaxHeadDim) {
+  if (config.head_dim % kHeadDimStep != 0 || config.head_dim > kLargestHead) {
     throw_error(ErrorCode::kUnsupported, reader.origin(), ": heads of ", config.head_dim,
                 " numbers (head_dim): this build runs multiples of ", kHeadDimStep, " up to ",
-                kMaxHeadDim, ".");
+                kLargestHead, ".");
   }
 }
 

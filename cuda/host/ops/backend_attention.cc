@@ -14,12 +14,12 @@ void check_rows(const TensorView& x, int64_t rows, int64_t cols) {
                  x.rows(), " x ", x.cols());
 }
 
-/// The norm's weight, or null.
-const void* norm_weight(const TensorView& weight, int32_t head_dim, DType dtype) {
-  HEADRACE_CHECK(
-      weight.data == nullptr || (weight.dtype == dtype && weight.shape.elements() == head_dim),
-      weight.shape.elements());
-  return weight.data;
+/// Whether the norms' weights are float32.
+bool has_float_norms(const QkvSpec& spec) {
+  const TensorView &q = spec.q_norm, &k = spec.k_norm;
+  HEADRACE_CHECK(q.data == nullptr || k.data == nullptr || q.dtype == k.dtype, dtype_name(q.dtype),
+                 " and ", dtype_name(k.dtype));
+  return (q.data == nullptr ? k : q).dtype == DType::kF32;
 }
 
 }  // namespace
@@ -35,16 +35,24 @@ void CudaBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeS
   check_rows(qkv, step_.rows,
              (int64_t{spec.num_heads} + 2 * int64_t{spec.num_kv_heads}) * spec.head_dim);
   if (rope.rotary_dim > 0) check_rows(rope_table, step_.rows, rope.rotary_dim);
+  check_qkv_spec(spec, qkv.dtype);
   const DeviceKvCache& device = device_cache(cache);
   const int64_t* const slots = tables_of(cache, layer).slots;
+  const int32_t* const positions = spec.q_factor.beta == 0.0f ? nullptr : step_.positions;
   graphs_.note("rope_kv_write", qkv, spec.num_heads, spec.q_norm, spec.k_norm, spec.norm_eps,
+               spec.norm, spec.v_norm, spec.q_factor.beta, spec.q_factor.original, positions,
                rope_table, rope.rotary_dim, rope.style, &cache, layer, slots);
   launch(cuda::rope_kv_write, {.dtype = qkv.dtype,
                                .qkv = {qkv.data, qkv.rows(), qkv.cols(), qkv.row_stride},
                                .num_heads = spec.num_heads,
-                               .q_norm = norm_weight(spec.q_norm, spec.head_dim, qkv.dtype),
-                               .k_norm = norm_weight(spec.k_norm, spec.head_dim, qkv.dtype),
+                               .q_norm = spec.q_norm.data,
+                               .k_norm = spec.k_norm.data,
+                               .float_norms = has_float_norms(spec),
+                               .norm = spec.norm,
+                               .v_norm = spec.v_norm,
                                .norm_eps = spec.norm_eps,
+                               .q_factor = spec.q_factor,
+                               .positions = positions,
                                .rope_table = static_cast<const float*>(rope_table.data),
                                .rope_stride = rope_table.row_stride,
                                .rotary_dim = rope.rotary_dim,
@@ -64,10 +72,10 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
   const int64_t cols = int64_t{spec.num_heads} * spec.head_dim;
   check_rows(q, step_.rows, cols);
   check_rows(out, step_.rows, cols);
-  HEADRACE_CHECK(spec.window >= 0 && (spec.causal || spec.window == 0) && q.dtype == out.dtype,
-                 spec.window);
-  const AttentionKind kind{q.dtype, cache.rows().dtype, spec.head_dim, cache.block_size(),
-                           spec.scale};
+  check_attention_spec(spec);
+  HEADRACE_CHECK(q.dtype == out.dtype, dtype_name(out.dtype));
+  const AttentionKind kind{q.dtype,    cache.rows().dtype, spec.head_dim, cache.block_size(),
+                           spec.scale, spec.soft_cap};
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
                          attention_long_rows(kind, attends_by_wgmma_), spec.causal,
@@ -76,13 +84,16 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
   const int32_t* const tables = tables_of(cache, layer).blocks;
   const bool plain = kv_has_scales(cache.rows().dtype) ? attends_codes_plainly_ : attends_plainly_;
   graphs_.note("attention", q, out, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
-               spec.causal, spec.scale, &cache, layer, tables, step_.table_stride,
-               planned.short_items.items, planned.short_items.expected, planned.long_items.items,
-               planned.long_items.expected, attention_partials_.data, attention_counters_.data);
+               spec.causal, spec.scale, spec.soft_cap, spec.sinks, &cache, layer, tables,
+               step_.table_stride, planned.short_items.items, planned.short_items.expected,
+               planned.long_items.items, planned.long_items.expected, attention_partials_.data,
+               attention_counters_.data);
   launch(cuda::attention, {.dtype = q.dtype,
                            .cache_dtype = cache.rows().dtype,
                            .shape = planned.shape,
                            .scale = spec.scale,
+                           .soft_cap = spec.soft_cap,
+                           .sinks = static_cast<const float*>(spec.sinks.data),
                            .q = {q.data, q.rows(), q.cols(), q.row_stride},
                            .out = {out.data, out.rows(), out.cols(), out.row_stride},
                            .layout = device.kv_layout(),

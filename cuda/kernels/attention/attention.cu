@@ -25,7 +25,7 @@ void attention(const AttentionArgs& args, Stream stream) {
                      args.layout.head_dim == shape.head_dim && args.layout.block_size >= 1,
                  args.layout.head_dim, " and ", shape.head_dim);
   const AttentionKind kind{args.dtype, args.cache_dtype, shape.head_dim, args.layout.block_size,
-                           args.scale};
+                           args.scale, args.soft_cap};
   HEADRACE_CHECK(!args.plain || !args.has_wgmma);
   HEADRACE_CHECK(shape.long_rows == attention_long_rows(kind, args.has_wgmma), shape.long_rows);
   HEADRACE_CHECK(!kv_has_scales(args.cache_dtype) ||

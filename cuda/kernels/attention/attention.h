@@ -26,8 +26,10 @@ struct AttentionArgs {
   DType cache_dtype = DType::kF32;
   AttentionShape shape;
   float scale = 1.0f;
-  ConstMatrix q;  ///< [T, nq*d]
-  Matrix out;     ///< [T, nq*d]
+  float soft_cap = 0.0f;         ///< see AttentionSpec; 0: none
+  const float* sinks = nullptr;  ///< [nq] device memory, or null
+  ConstMatrix q;                 ///< [T, nq*d]
+  Matrix out;                    ///< [T, nq*d]
   KvLayout layout;
   const void* keys = nullptr;  ///< of the layer
   const void* values = nullptr;
@@ -49,13 +51,14 @@ struct AttentionKind {
   int32_t head_dim = 0;
   int32_t block_size = 0;
   float scale = 0.0f;
+  float soft_cap = 0.0f;
 };
 
 /// Whether tensor cores can compute it, of rows aligned to 16 bytes.
 bool mma_can_attend(const AttentionKind& kind);
 
-/// Whether wgmma can compute long pieces; codes aren't among what it takes. Rows are aligned to 16
-/// bytes then.
+/// Whether wgmma can compute long pieces; codes and soft caps aren't among what it takes. Rows are
+/// aligned to 16 bytes then.
 bool wgmma_can_attend(const AttentionKind& kind);
 
 /// What shape.long_rows is to be.

@@ -178,18 +178,18 @@ struct ScalePlaces {
   }
 };
 
-/// Sums of products to scores in units of log2, each with the logarithm of its value's step. Of
-/// kRows of the lane's two rows: the second one of a few heads' decode isn't there, and stays 0.
-template <int kRows, class Code>
-__device__ void scale_scores(const TileScales& scales, const CodeQueries<Code>& queries,
-                             float scale, TileScores& scores) {
+/// See scale_scores(), where scores are capped or aren't.
+template <int kRows, bool kCapped, class Code>
+__device__ void scale_scores_of(const TileScales& scales, const CodeQueries<Code>& queries,
+                                float scale, float cap, TileScores& scores) {
   HEADRACE_UNROLL
   for (int j = 0; j < kTileKeys / 8; ++j) {
     const ScalePlaces<Code> keys(scales.keys, j), values(scales.values, j);
     HEADRACE_UNROLL
     for (int c = 0; c < 2; ++c) {
       const float step = keys.at[c].step * scale, low = keys.at[c].low * scale;
-      const float value = log2_approximate(values.at[c].step);
+      const float value_step = log2_approximate(values.at[c].step);
+      const float value = kCapped ? 0.0f : value_step;
       HEADRACE_UNROLL
       for (int i = 0; i < kRows; ++i) {
         float& score = scores[j][2 * i + c];
@@ -200,8 +200,22 @@ __device__ void scale_scores(const TileScales& scales, const CodeQueries<Code>& 
         } else {
           score = fmaf(score * queries.unit[i], step, value);
         }
+        if constexpr (kCapped) score = cap_score(score, cap) + value_step;
       }
     }
+  }
+}
+
+/// Sums of products to scores in units of log2, capped if `cap` isn't 0, each with the logarithm of
+/// its value's step. Of kRows of the lane's two rows: the second one of a few heads' decode isn't
+/// there, and stays 0.
+template <int kRows, class Code>
+__device__ void scale_scores(const TileScales& scales, const CodeQueries<Code>& queries,
+                             float scale, float cap, TileScores& scores) {
+  if (cap > 0.0f) {
+    scale_scores_of<kRows, true>(scales, queries, scale, cap, scores);
+  } else {
+    scale_scores_of<kRows, false>(scales, queries, scale, cap, scores);
   }
 }
 

@@ -9,7 +9,8 @@
 // weights of the keys 8j + 2q of a tile, and of 8j + 2q + 1, in order of j, and adds both
 // (tile_total). Each split of kSplitKeys begins afresh; splits are folded in index order, the four
 // totals apart until the end (row_total). Tiles and splits of which a row sees nothing leave its
-// bits alone.
+// bits alone. A soft cap makes of each score, in units of log2, cap * tanh(score / cap) before all
+// that (cap_score). A sink comes in behind the last split (output_factor).
 
 #include "cuda/device/platform.cuh"
 
@@ -28,6 +29,8 @@ __device__ inline float exp2_approximate(float x) {
   return exp2f(x);
 #endif
 }
+
+__device__ inline float cap_score(float score, float cap) { return cap * tanhf(score / cap); }
 
 /// What weights and factors are taken against: the largest score, or anything where there is none.
 __device__ inline float base_of(float max) { return max == kNoScore ? 0.0f : max; }

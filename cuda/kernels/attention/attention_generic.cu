@@ -42,7 +42,7 @@ __device__ void attend_row(const AttentionTask<T, Cache>& task, const AttentionP
   for (int32_t split = piece.item.first_split; split < piece.item.end_split; ++split) {
     RowSums sums;
     attend_keys(
-        query, shape.head_dim, task.scale,
+        query, shape.head_dim, task.scale, task.cap,
         {greatest(keys.first, split * kSplitKeys), least(keys.end, (split + 1) * kSplitKeys)},
         [&](int32_t key) { return kv_row(task, piece, key, task.keys, task.key_scales); },
         [&](int32_t key) { return kv_row(task, piece, key, task.values, task.value_scales); }, sums,
@@ -60,7 +60,7 @@ __device__ void attend_row(const AttentionTask<T, Cache>& task, const AttentionP
       *reinterpret_cast<float4*>(partial + d + 4) = {total.total, 0.0f, 0.0f, 0.0f};
     }
   }
-  const float factor = 1.0f / total.total;
+  const float factor = output_factor(task, piece, m, total.total, total.max);
   for (int c = 0; c < kColumns; ++c) {
     const int32_t j = thread + c * kThreads;
     if (j >= d) continue;

@@ -21,7 +21,9 @@ struct AttentionTask {
   const uint32_t* value_scales;
   KvLayout layout;
   AttentionShape shape;
-  float scale;  // of scores in units of log2
+  float scale;         // of scores in units of log2
+  float cap;           // of them in these units; 0: none
+  const float* sinks;  // [nq] or null
   const int32_t* block_tables;
   int64_t table_stride;
   const AttentionItem* items;
@@ -44,6 +46,8 @@ AttentionTask<T, Cache> attention_task(const AttentionArgs& args,
           args.layout,
           args.shape,
           args.scale * kLog2E,
+          args.soft_cap * kLog2E,
+          args.sinks,
           args.block_tables,
           args.table_stride,
           list.items,
@@ -60,6 +64,12 @@ __host__ __device__ inline int64_t partial_offset(const AttentionShape& shape, i
                                                   int32_t kv_head, int32_t part) {
   const int64_t unit = (int64_t{partial} * shape.num_kv_heads + kv_head) * shape.parts() + part;
   return unit * kShortRows * partial_stride(shape.head_dim);
+}
+
+/// What weights are made of the score of. A capped one is in units of log2 already.
+template <class T, class Cache>
+__device__ float weight_scale(const AttentionTask<T, Cache>& task) {
+  return task.cap > 0.0f ? 1.0f : task.scale;
 }
 
 /// An item of the list for one KV head and one part of its query heads. Row `m` of the piece is
@@ -79,6 +89,17 @@ struct AttentionPiece {
            part * shape.part_heads() + m % shape.part_heads() < shape.group();
   }
 };
+
+/// What row m's sums are multiplied by at last, when all splits are in: 1 / total, with the head's
+/// sink in the total. `max`: what the weights were taken against.
+template <class T, class Cache>
+__device__ float output_factor(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
+                               int32_t m, float total, float max) {
+  if (task.sinks == nullptr) return 1.0f / total;
+  const float sink = task.sinks[piece.head(task.shape, m)] * kLog2E;
+  const float base = base_of(fmaxf(max, sink)), keep = factor_of(max, base);
+  return keep / fmaf(total, keep, factor_of(sink, base));
+}
 
 /// Calls f(piece) for the block's share of the list: piece_of_round() and piece_at().
 template <class T, class Cache, class F>
@@ -152,7 +173,7 @@ void attention_codes_long(const AttentionArgs& args, Stream stream);
 /// Long pieces. REQUIRES: wgmma_can_attend().
 void attention_wgmma(const AttentionArgs& args, Stream stream);
 
-/// Any dtypes, any head_dim up to 256 that 4 divides; float32 arithmetic, in an order of its own.
+/// Any dtypes, any head_dim up to 512 that 4 divides; float32 arithmetic, in an order of its own.
 void attention_generic(const AttentionArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

@@ -81,7 +81,7 @@ __device__ void write_results(const Task<C>& task, const AttentionPiece& piece,
     auto* out = task.out + (piece.item.row + piece.token(task.shape, rows.m[i])) * task.out_stride +
                 int64_t{piece.head(task.shape, rows.m[i])} * C::kHeadDim +
                 pass * (C::kHeadDim / C::kPasses);
-    const float factor = 1.0f / total;
+    const float factor = output_factor(task, piece, rows.m[i], total, state.held_max[i]);
     const auto sum = [&](int chunk, int place) {
       return held[(4 * chunk + 2 * i + place) * kThreads + static_cast<int>(threadIdx.x)] * factor;
     };
@@ -203,7 +203,7 @@ __device__ void score_code_tile(const Task<C>& task, const char* stage, const Ti
         }
       },
       scores);
-  scale_scores<2>(scales, codes.queries, task.scale, scores);
+  scale_scores<2>(scales, codes.queries, task.scale, task.cap, scores);
 }
 
 /// soften_tile() of codes.
@@ -267,12 +267,13 @@ __device__ void attend_tile(const Task<C>& task, const AttentionPiece& piece, co
           load_query<C::kHeadDim>(task, piece, rows, step, query);
         },
         scores);
+    cap_scores(task.cap, task.scale, scores);
   }
   mask_scores(rows, tile * kTileKeys, scores);
   if constexpr (C::kCodes) {
     soften_code_tile(tiles.scales(tile), scores, codes, state);
   } else {
-    soften_tile<C>(task.scale, scores, state);
+    soften_tile<C>(weight_scale(task), scores, state);
   }
   if constexpr (C::kLarge) tiles.load_now(task.values, tile, false);
   const char* const values = C::kLarge ? stage : stage + C::kTileBytes;

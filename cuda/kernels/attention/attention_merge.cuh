@@ -62,7 +62,7 @@ __device__ void merge_if_last(const AttentionTask<T, Cache>& task, const Attenti
       sums = {fold(sums.x, more.x), fold(sums.y, more.y), fold(sums.z, more.z),
               fold(sums.w, more.w)};
     }
-    const float factor = 1.0f / row_total(totals);
+    const float factor = output_factor(task, piece, m, row_total(totals), max);
     T* out = task.out + (piece.item.row + piece.token(shape, m)) * task.out_stride +
              int64_t{piece.head(shape, m)} * d + column;
     out[0] = from_float<T>(sums.x * factor);

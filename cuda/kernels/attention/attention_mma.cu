@@ -16,7 +16,7 @@ bool can_use_mma(const AttentionArgs& args) {
     return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 8 == 0;
   };
   return mma_can_attend({args.dtype, args.cache_dtype, args.shape.head_dim, args.layout.block_size,
-                         args.scale}) &&
+                         args.scale, args.soft_cap}) &&
          aligned(args.q.data, args.q.stride) && aligned(args.out.data, args.out.stride) &&
          aligned(args.keys, 0) && aligned(args.values, 0) && aligned(args.key_scales, 0) &&
          aligned(args.value_scales, 0);

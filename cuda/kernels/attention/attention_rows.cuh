@@ -151,6 +151,16 @@ __device__ void load_query(const AttentionTask<T, Cache>& task, const AttentionP
 /// A warp's scores or weights of a tile: [8 keys][row i % 4 / 2, key 2q + i % 2].
 using TileScores = float[kTileKeys / 8][4];
 
+/// Caps a tile's scores, which are in units of log2 then; `cap` 0: leaves them alone.
+__device__ inline void cap_scores(float cap, float scale, TileScores& scores) {
+  if (cap <= 0.0f) return;
+  HEADRACE_UNROLL
+  for (int j = 0; j < kTileKeys / 8; ++j) {
+    HEADRACE_UNROLL
+    for (int c = 0; c < 4; ++c) scores[j][c] = cap_score(scores[j][c] * scale, cap);
+  }
+}
+
 /// `base`: position of the tile's first key.
 __device__ inline void mask_scores(const LaneRows& rows, int32_t base, TileScores& scores) {
   HEADRACE_UNROLL

@@ -8,7 +8,7 @@
 namespace headrace::cuda {
 
 inline constexpr int kScalarThreads = 128;
-inline constexpr int kScalarMaxHeadDim = 256;
+inline constexpr int kScalarMaxHeadDim = 512;
 inline constexpr int kScalarColumns = kScalarMaxHeadDim / kScalarThreads;  ///< that a thread sums
 
 /// A row's softmax (scores in units of log2) and the thread's columns of its sums.
@@ -20,9 +20,9 @@ struct RowSums {
 /// Adds the keys of a range to one row's sums, by a block of kScalarThreads: threads score a key
 /// each, then sum a column each. Tiles of kTileKeys are anchored at key 0. `key_at`, `value_at`:
 /// element 0 of a key's head; `query`, `scores` [kTileKeys] and `scratch` [a warp each] in shared
-/// memory.
+/// memory. `cap`: of scores, 0: none.
 template <class KeyAt, class ValueAt>
-__device__ void attend_keys(const float* query, int32_t d, float scale, KeyRange keys,
+__device__ void attend_keys(const float* query, int32_t d, float scale, float cap, KeyRange keys,
                             const KeyAt& key_at, const ValueAt& value_at, RowSums& sums,
                             float* scores, float* scratch) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -34,6 +34,7 @@ __device__ void attend_keys(const float* query, int32_t d, float scale, KeyRange
       float dot = 0.0f;
       for (int32_t j = 0; j < d; ++j) dot = fmaf(query[j], to_float(key[j]), dot);
       score = dot * scale;
+      if (cap > 0.0f) score = cap_score(score, cap);
     }
     const float max = greatest(sums.max, block_reduce(score, Largest{}, scratch));
     const float weight = weight_of(score, 1.0f, base_of(max));

@@ -75,7 +75,7 @@ __device__ void share_weights(const Task<C>& task, TileScores& scores, bool few,
                               SplitState<C>& split, const TileScales* scales,
                               typename C::Block& exchange) {
   const auto [g, q] = lane_place();
-  const float scale = C::kCodes ? 1.0f : task.scale;
+  const float scale = C::kCodes ? 1.0f : weight_scale(task);
   float totals[2], bases[2];
   HEADRACE_UNROLL
   for (int i = 0; i < 2; ++i) {
@@ -221,7 +221,8 @@ __device__ void write_split(const Task<C>& task, const AttentionPiece& piece, co
       if (q == 0) partial[C::kHeadDim] = split.max[i];
       partial[C::kHeadDim + 4 + q] = split.totals[i];
     }
-    const float factor = 1.0f / total;
+    const float factor =
+        is_partial ? 0.0f : output_factor(task, piece, rows.m[i], total, split.max[i]);
     if constexpr (C::kCodes) {
       write_code_row<C>(split, i, is_partial ? partial : nullptr, out, factor);
     } else {
@@ -265,12 +266,13 @@ __device__ void attend(const Task<C>& task, const AttentionPiece& piece, Pipelin
     clear_unseen_scales<typename C::Cache>({split.seen.first - tile, split.seen.end - tile}, own);
     __syncwarp();
     if (few) {
-      scale_scores<1>(own, queries.codes, task.scale, scores);
+      scale_scores<1>(own, queries.codes, task.scale, task.cap, scores);
     } else {
-      scale_scores<2>(own, queries.codes, task.scale, scores);
+      scale_scores<2>(own, queries.codes, task.scale, task.cap, scores);
     }
     scales = &own;
   }
+  if constexpr (!C::kCodes) cap_scores(task.cap, task.scale, scores);
   if (!C::kCodes || masks<C>(task, piece, base + warp_id() * kTileKeys)) {
     mask_scores(queries.rows, base + warp_id() * kTileKeys, scores);
   }

@@ -218,7 +218,7 @@ __device__ void write_results(const Task<C>& task, const AttentionPiece& piece, 
     const int32_t m = rows.m[row];
     auto* out = task.out + (piece.item.row + piece.token(task.shape, m)) * task.out_stride +
                 int64_t{piece.head(task.shape, m)} * C::kHeadDim + first + lane_place().q * 2;
-    const float factor = 1.0f / total;
+    const float factor = output_factor(task, piece, m, total, state.held_max[row]);
     HEADRACE_UNROLL
     for (int j = 0; j < C::kColumns / 8; ++j) {
       const float4 sums = held[j * kGroupThreads];
@@ -452,7 +452,7 @@ bool wgmma_can_attend(const AttentionKind& kind) {
   const int32_t size = kind.block_size;
   const bool boxes = size == 8 || size == 16 || size == 32 || size % kTileKeys == 0;
   return (kind.dtype == DType::kBF16 || kind.dtype == DType::kF16) &&
-         kind.dtype == kind.cache_dtype && boxes && kind.scale > 0.0f &&
+         kind.dtype == kind.cache_dtype && boxes && kind.scale > 0.0f && kind.soft_cap == 0.0f &&
          (kind.head_dim == 64 || kind.head_dim == 128 || kind.head_dim == 256);
 }
 

@@ -2,178 +2,14 @@
 
 #include "cuda/device/kv_codes.cuh"
 #include "cuda/device/reduce.cuh"
-#include "cuda/device/rope.cuh"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/rows/rope_kv_vectors.cuh"
 #include "cuda/kernels/with_codes.cuh"
 
 namespace headrace::cuda {
 namespace {
 
-constexpr int kMaxHeadDim = 256;
+constexpr int kMaxHeadDim = 512;
 constexpr int kMaxPairs = kMaxHeadDim / 2 / kWarp;  // of elements, that a lane holds
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * kWarp;
-
-struct HeadTask {
-  int32_t head_dim;
-  int32_t rotary_dim;
-  bool interleaved;
-  float eps;
-};
-
-template <class T, class Cache>
-struct WriteTask {
-  T* qkv;
-  int64_t stride;
-  int32_t num_heads;
-  HeadTask head;
-  const T* q_norm;
-  const T* k_norm;
-  const float* table;
-  int64_t table_stride;
-  KvLayout layout;
-  Cache* keys;
-  Cache* values;
-  uint32_t* key_scales;  // of codes; else null
-  uint32_t* value_scales;
-  const int64_t* slots;
-};
-
-// Rows of whole vectors, a cache of the same 16-bit type: a lane takes two vectors of a head, whose
-// elements are pairs, and the same two of every few heads.
-
-constexpr int kVector = 8;      // elements of one
-constexpr int kHeadsAhead = 4;  // whose loads a lane starts together
-
-/// Vectors that unit `u` of a head is: of rotated pairs, then of the rest.
-struct UnitPlace {
-  int32_t first, second;
-};
-
-__device__ inline UnitPlace unit_place(const HeadTask& task, int32_t u) {
-  const int32_t rotated = task.rotary_dim / (2 * kVector);
-  if (u < rotated && !task.interleaved) return {u, u + rotated};
-  return {2 * u, 2 * u + 1};
-}
-
-struct UnitAngles {
-  float cosine[kVector], sine[kVector];
-};
-
-/// Of the pairs that the unit is.
-__device__ inline void load_angles(UnitAngles& to, const float* table, int32_t pairs, int32_t u) {
-  HEADRACE_UNROLL
-  for (int i = 0; i < kVector; i += 4) {
-    const float4 c = *reinterpret_cast<const float4*>(table + u * kVector + i);
-    const float4 s = *reinterpret_cast<const float4*>(table + pairs + u * kVector + i);
-    const float cosines[] = {c.x, c.y, c.z, c.w}, sines[] = {s.x, s.y, s.z, s.w};
-    HEADRACE_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      to.cosine[i + j] = cosines[j];
-      to.sine[i + j] = sines[j];
-    }
-  }
-}
-
-/// Normalises a unit's elements: `norm` null leaves them alone. By all lanes of a head together.
-template <class T, int kLanes>
-__device__ void normalise(float (&x)[2][kVector], const HeadTask& task, const T* norm,
-                          const UnitPlace& at, bool exists) {
-  float squares = 0.0f;
-  HEADRACE_UNROLL
-  for (int i = 0; i < 2 * kVector; ++i) {
-    squares = fmaf(x[i / kVector][i % kVector], x[i / kVector][i % kVector], squares);
-  }
-  HEADRACE_UNROLL
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    squares += __shfl_xor_sync(kAllLanes, squares, step);
-  }
-  if (norm == nullptr || !exists) return;
-  const float factor = 1.0f / sqrtf(squares / static_cast<float>(task.head_dim) + task.eps);
-  const Vector<T> weights[2] = {load_vector(norm + at.first * kVector),
-                                load_vector(norm + at.second * kVector)};
-  HEADRACE_UNROLL
-  for (int i = 0; i < 2 * kVector; ++i) {
-    float& value = x[i / kVector][i % kVector];
-    value = value * factor * to_float(weights[i / kVector].at[i % kVector]);
-  }
-}
-
-/// Turns a unit's pairs: one element of each vector, or neighbours.
-__device__ inline void rotate(float (&x)[2][kVector], const UnitAngles& angles, bool interleaved) {
-  HEADRACE_UNROLL
-  for (int i = 0; i < kVector; ++i) {
-    float& a = interleaved ? x[i / 4][i % 4 * 2] : x[0][i];
-    float& b = interleaved ? x[i / 4][i % 4 * 2 + 1] : x[1][i];
-    const RotatedPair turned = rope_rotate(a, b, {angles.cosine[i], angles.sine[i]});
-    a = turned.first;
-    b = turned.second;
-  }
-}
-
-/// A block takes a row; groups of kLanes lanes take heads in turn: q's, k's and v's.
-template <class T, int kLanes, bool kInterleaved, bool kNorms>
-__global__ void __launch_bounds__(kThreads) rope_kv_write_vectors(WriteTask<T, T> task) {
-  constexpr int kGroups = kThreads / kLanes;
-  const int32_t d = task.head.head_dim, kv = task.layout.num_kv_heads;
-  const int32_t heads = task.num_heads + 2 * kv;
-  const int32_t u = static_cast<int32_t>(threadIdx.x) % kLanes;
-  const bool exists = u < d / (2 * kVector);
-  const int32_t unit = exists ? u : 0;
-  const UnitPlace at = unit_place(task.head, unit);
-  const bool turns = unit < task.head.rotary_dim / (2 * kVector);
-  const int64_t row = blockIdx.x;
-  start_next();
-  wait_for_previous();
-  T* const x = task.qkv + row * task.stride;
-  const int64_t place = task.layout.offset(task.slots[row], 0);
-  UnitAngles angles = {};
-  if (turns) {
-    load_angles(angles, task.table + row * task.table_stride, task.head.rotary_dim / 2, unit);
-  }
-  const int32_t group = static_cast<int32_t>(threadIdx.x) / kLanes;
-  HEADRACE_NO_UNROLL
-  for (int32_t base = 0; base < heads; base += kHeadsAhead * kGroups) {
-    Vector<T> in[kHeadsAhead][2];
-    HEADRACE_UNROLL
-    for (int i = 0; i < kHeadsAhead; ++i) {
-      const int32_t h = base + i * kGroups + group;
-      const T* from = x + int64_t{h < heads ? h : 0} * d;
-      in[i][0] = load_vector(from + at.first * kVector);
-      in[i][1] = load_vector(from + at.second * kVector);
-    }
-    HEADRACE_UNROLL
-    for (int i = 0; i < kHeadsAhead; ++i) {
-      const int32_t h = base + i * kGroups + group;
-      const bool is_value = h >= task.num_heads + kv;
-      T* to = x + int64_t{h} * d;
-      if (h >= task.num_heads) {
-        const int32_t kv_head = h - task.num_heads - (is_value ? kv : 0);
-        to = (is_value ? task.values : task.keys) + place +
-             int64_t{kv_head} * task.layout.block_size * d;
-      }
-      float numbers[2][kVector];
-      HEADRACE_UNROLL
-      for (int j = 0; j < 2 * kVector; ++j) {
-        numbers[j / kVector][j % kVector] =
-            exists ? to_float(in[i][j / kVector].at[j % kVector]) : 0.0f;
-      }
-      if constexpr (kNorms) {
-        const T* norm = h < task.num_heads ? task.q_norm : is_value ? nullptr : task.k_norm;
-        normalise<T, kLanes>(numbers, task.head, norm, at, exists);
-      }
-      if (h >= heads || !exists) continue;
-      if (turns && !is_value) rotate(numbers, angles, kInterleaved);
-      Vector<T> out[2];
-      HEADRACE_UNROLL
-      for (int j = 0; j < 2 * kVector; ++j) {
-        out[j / kVector].at[j % kVector] = from_float<T>(numbers[j / kVector][j % kVector]);
-      }
-      store_vector(to + at.first * kVector, out[0]);
-      store_vector(to + at.second * kVector, out[1]);
-    }
-  }
-}
 
 // Anything else: a warp takes a head, element by element.
 
@@ -188,72 +24,140 @@ __device__ inline PairPlace pair_place(const HeadTask& task, int32_t p) {
   return {2 * p, 2 * p + 1};
 }
 
-/// Normalises and rotates one head, a warp's work, and gives each pair to store(place, values).
-template <class T, class Store>
-__device__ void prepare_head(const T* x, const T* norm, const float* table, const HeadTask& task,
-                             const Store& store) {
-  const int32_t pairs = task.head_dim / 2;
-  float first[kMaxPairs] = {}, second[kMaxPairs] = {};
+/// What a row's heads have in common.
+struct RowState {
+  const float* table;
+  float q_factor;
+  float q_norm, k_norm;  // what QkNorm::kRow multiplies q and k by, but for the weights
+};
+
+/// 1 / the root of the mean square of x [count]. By the whole block.
+template <class T>
+__device__ float inverse_rms(const T* x, int32_t count, float eps, float* scratch) {
   float squares = 0.0f;
-  HEADRACE_UNROLL
-  for (int i = 0; i < kMaxPairs; ++i) {
-    const int32_t p = lane_id() + i * kWarp;
-    if (p >= pairs) continue;
-    const PairPlace at = pair_place(task, p);
-    first[i] = to_float(x[at.first]);
-    second[i] = to_float(x[at.second]);
-    squares = fmaf(first[i], first[i], squares);
-    squares = fmaf(second[i], second[i], squares);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += kThreads) {
+    squares = fmaf(to_float(x[i]), to_float(x[i]), squares);
   }
-  float factor = 1.0f;
-  if (norm != nullptr) {
-    squares = warp_reduce(squares, Sum{});
-    factor = 1.0f / sqrtf(squares / static_cast<float>(task.head_dim) + task.eps);
-  }
-  HEADRACE_UNROLL
-  for (int i = 0; i < kMaxPairs; ++i) {
-    const int32_t p = lane_id() + i * kWarp;
-    if (p >= pairs) continue;
-    const PairPlace at = pair_place(task, p);
-    RotatedPair pair{first[i], second[i]};
-    if (norm != nullptr) {
-      pair.first = pair.first * factor * to_float(norm[at.first]);
-      pair.second = pair.second * factor * to_float(norm[at.second]);
+  squares = block_reduce(squares, Sum{}, scratch);
+  return 1.0f / sqrtf(squares / static_cast<float>(count) + eps);
+}
+
+/// `scratch`: a float for each warp, in shared memory. By the whole block.
+template <class T, class Cache>
+__device__ RowState row_state(const WriteTask<T, Cache>& task, int64_t row, float* scratch) {
+  RowState state{task.table + row * task.table_stride, query_factor(task, row), 0.0f, 0.0f};
+  if (task.head.norm != QkNorm::kRow) return state;
+  const T* const q = task.qkv + row * task.stride;
+  const int32_t count = task.num_heads * task.head.head_dim;
+  state.q_norm = inverse_rms(q, count, task.head.eps, scratch);
+  state.k_norm =
+      inverse_rms(q + count, task.layout.num_kv_heads * task.head.head_dim, task.head.eps, scratch);
+  return state;
+}
+
+/// A head's pairs, a warp's: a lane has every 32nd.
+struct HeadPairs {
+  float first[kMaxPairs] = {}, second[kMaxPairs] = {};
+
+  /// Calls f(p, first, second) for the lane's pairs, of which the head has `count`.
+  template <class F>
+  __device__ void for_each(int32_t count, F&& f) {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kMaxPairs; ++i) {
+      const int32_t p = lane_id() + i * kWarp;
+      if (p < count) f(p, first[i], second[i]);
     }
-    const int32_t rotated = task.rotary_dim / 2;
-    if (p < rotated) pair = rope_rotate(pair.first, pair.second, {table[p], table[rotated + p]});
-    store(at, pair);
   }
+  /// By the whole warp.
+  __device__ float inverse_rms(int32_t head_dim, float eps) const {
+    float squares = 0.0f;
+    HEADRACE_UNROLL
+    for (int i = 0; i < kMaxPairs; ++i) {
+      squares = fmaf(first[i], first[i], squares);
+      squares = fmaf(second[i], second[i], squares);
+    }
+    squares = warp_reduce(squares, Sum{});
+    return 1.0f / sqrtf(squares / static_cast<float>(head_dim) + eps);
+  }
+};
+
+/// Head `h` of a row's q, k and v, a warp's work: norms, rotation and factor, and gives each pair
+/// to store(place, values).
+template <class T, class Cache, class Store>
+__device__ void prepare_head(const WriteTask<T, Cache>& task, const RowState& row, const T* x,
+                             int32_t h, const Store& store) {
+  const int32_t kv = task.layout.num_kv_heads, d = task.head.head_dim;
+  const bool is_query = h < task.num_heads, is_value = h >= task.num_heads + kv;
+  HeadTask head = task.head;
+  if (is_value) head.rotary_dim = 0;
+  const int32_t pairs = d / 2, rotated = head.rotary_dim / 2;
+  HeadPairs numbers;
+  numbers.for_each(pairs, [&](int32_t p, float& first, float& second) {
+    const PairPlace at = pair_place(head, p);
+    first = to_float(x[at.first]);
+    second = to_float(x[at.second]);
+  });
+  const void* norm = is_query ? task.q_norm : is_value ? nullptr : task.k_norm;
+  const bool normalises = is_value ? head.v_norm : norm != nullptr;
+  const int32_t own = head.norm == QkNorm::kRow ? (h - (is_query ? 0 : task.num_heads)) * d : 0;
+  const auto weight = [&](int32_t i) {
+    if (norm == nullptr) return 1.0f;
+    if (task.float_norms) return static_cast<const float*>(norm)[own + i];
+    return to_float(static_cast<const T*>(norm)[own + i]);
+  };
+  const auto normalise = [&] {
+    const float factor = is_value || head.norm != QkNorm::kRow ? numbers.inverse_rms(d, head.eps)
+                         : is_query                            ? row.q_norm
+                                                               : row.k_norm;
+    numbers.for_each(pairs, [&](int32_t p, float& first, float& second) {
+      const PairPlace at = pair_place(head, p);
+      first = first * factor * weight(at.first);
+      second = second * factor * weight(at.second);
+    });
+  };
+  const bool after = head.norm == QkNorm::kHeadAfterRope;
+  if (normalises && !after) normalise();
+  numbers.for_each(pairs, [&](int32_t p, float& first, float& second) {
+    if (p >= rotated) return;
+    const RotatedPair pair = rope_rotate(first, second, {row.table[p], row.table[rotated + p]});
+    first = pair.first;
+    second = pair.second;
+  });
+  if (normalises && after) normalise();
+  const float factor = is_query ? row.q_factor : 1.0f;
+  numbers.for_each(pairs, [&](int32_t p, float& first, float& second) {
+    store(pair_place(head, p), RotatedPair{first * factor, second * factor});
+  });
 }
 
 /// A block takes a row; its warps take q heads, k heads and v heads in turn.
 template <class T, class Cache>
 __global__ void rope_kv_write_kernel(WriteTask<T, Cache> task) {
+  __shared__ float scratch[kWarps];
   const int64_t row = blockIdx.x;
   const int32_t d = task.head.head_dim;
   const int32_t kv = task.layout.num_kv_heads;
   start_next();
   wait_for_previous();
   const int64_t slot = task.slots[row];
-  const float* table = task.table + row * task.table_stride;
+  const RowState state = row_state(task, row, scratch);
   T* const x = task.qkv + row * task.stride;
   for (int32_t h = warp_id(); h < task.num_heads + 2 * kv; h += kWarps) {
     T* head = x + int64_t{h} * d;
     if (h < task.num_heads) {
-      prepare_head(head, task.q_norm, table, task.head, [&](PairPlace at, RotatedPair pair) {
+      prepare_head(task, state, head, h, [&](PairPlace at, RotatedPair pair) {
         head[at.first] = from_float<T>(pair.first);
         head[at.second] = from_float<T>(pair.second);
       });
-    } else if (h < task.num_heads + kv) {
-      Cache* to = task.keys + task.layout.offset(slot, h - task.num_heads);
-      prepare_head(head, task.k_norm, table, task.head, [&](PairPlace at, RotatedPair pair) {
-        to[at.first] = from_float<Cache>(pair.first);
-        to[at.second] = from_float<Cache>(pair.second);
-      });
-    } else {
-      Cache* to = task.values + task.layout.offset(slot, h - task.num_heads - kv);
-      for (int32_t i = lane_id(); i < d; i += kWarp) to[i] = from_float<Cache>(to_float(head[i]));
+      continue;
     }
+    const bool is_value = h >= task.num_heads + kv;
+    Cache* to = (is_value ? task.values : task.keys) +
+                task.layout.offset(slot, h - task.num_heads - (is_value ? kv : 0));
+    prepare_head(task, state, head, h, [&](PairPlace at, RotatedPair pair) {
+      to[at.first] = from_float<Cache>(pair.first);
+      to[at.second] = from_float<Cache>(pair.second);
+    });
   }
 }
 
@@ -323,33 +227,30 @@ __device__ void write_codes(const float* numbers, int32_t d, const CodePlace& to
 template <class T, class Code>
 __global__ void rope_kv_write_codes(WriteTask<T, Code> task) {
   __shared__ float staged[kWarps][kMaxHeadDim];
+  __shared__ float scratch[kWarps];
   const int64_t row = blockIdx.x;
   const int32_t d = task.head.head_dim, kv = task.layout.num_kv_heads;
   const int32_t row_bytes = CodeTraits<Code>::kPerByte == 2 ? divide_up(d, 32) * 16 : d;
   start_next();
   wait_for_previous();
   const int64_t slot = task.slots[row];
-  const float* table = task.table + row * task.table_stride;
+  const RowState state = row_state(task, row, scratch);
   float* const numbers = staged[warp_id()];
   T* const x = task.qkv + row * task.stride;
   for (int32_t h = warp_id(); h < task.num_heads + 2 * kv; h += kWarps) {
     T* head = x + int64_t{h} * d;
     if (h < task.num_heads) {
-      prepare_head(head, task.q_norm, table, task.head, [&](PairPlace at, RotatedPair pair) {
+      prepare_head(task, state, head, h, [&](PairPlace at, RotatedPair pair) {
         head[at.first] = from_float<T>(pair.first);
         head[at.second] = from_float<T>(pair.second);
       });
       continue;
     }
     const bool is_value = h >= task.num_heads + kv;
-    if (is_value) {
-      for (int32_t i = lane_id(); i < d; i += kWarp) numbers[i] = to_float(head[i]);
-    } else {
-      prepare_head(head, task.k_norm, table, task.head, [&](PairPlace at, RotatedPair pair) {
-        numbers[at.first] = pair.first;
-        numbers[at.second] = pair.second;
-      });
-    }
+    prepare_head(task, state, head, h, [&](PairPlace at, RotatedPair pair) {
+      numbers[at.first] = pair.first;
+      numbers[at.second] = pair.second;
+    });
     __syncwarp();
     const int64_t place = task.layout.row(slot, h - task.num_heads - (is_value ? kv : 0));
     auto* const codes = reinterpret_cast<uint8_t*>(is_value ? task.values : task.keys);
@@ -361,52 +262,35 @@ __global__ void rope_kv_write_codes(WriteTask<T, Code> task) {
 }
 
 template <class T, class Cache>
-bool can_use_vectors(const WriteTask<T, Cache>& task) {
-  const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
-  const int32_t unit = 2 * kVector;
-  return task.head.head_dim % unit == 0 && task.head.rotary_dim % unit == 0 &&
-         task.stride % kVector == 0 && task.table_stride % 4 == 0 && aligned(task.qkv) &&
-         aligned(task.table) && aligned(task.keys) && aligned(task.values) &&
-         aligned(task.q_norm) && aligned(task.k_norm);
-}
-
-/// Lanes of a head: a power of two.
-template <class F>
-void with_lanes(int32_t head_dim, F&& f) {
-  const int32_t units = head_dim / (2 * kVector);
-  if (units <= 4) return f(Int<4>{});
-  if (units <= 8) return f(Int<8>{});
-  return f(Int<16>{});
-}
-
-template <class T, class Cache>
 void run(const RopeKvWriteArgs& args, Stream stream) {
-  const WriteTask<T, Cache> task{
-      .qkv = static_cast<T*>(args.qkv.data),
-      .stride = args.qkv.stride,
-      .num_heads = args.num_heads,
-      .head = {args.layout.head_dim, args.rotary_dim, args.interleaved, args.norm_eps},
-      .q_norm = static_cast<const T*>(args.q_norm),
-      .k_norm = static_cast<const T*>(args.k_norm),
-      .table = args.rope_table,
-      .table_stride = args.rope_stride,
-      .layout = args.layout,
-      .keys = static_cast<Cache*>(args.keys),
-      .values = static_cast<Cache*>(args.values),
-      .key_scales = static_cast<uint32_t*>(args.key_scales),
-      .value_scales = static_cast<uint32_t*>(args.value_scales),
-      .slots = args.slots};
+  const WriteTask<T, Cache> task{.qkv = static_cast<T*>(args.qkv.data),
+                                 .stride = args.qkv.stride,
+                                 .num_heads = args.num_heads,
+                                 .head = {args.layout.head_dim, args.rotary_dim, args.interleaved,
+                                          args.norm, args.v_norm, args.norm_eps},
+                                 .q_norm = args.q_norm,
+                                 .k_norm = args.k_norm,
+                                 .float_norms = args.float_norms,
+                                 .q_factor = args.q_factor,
+                                 .positions = args.positions,
+                                 .table = args.rope_table,
+                                 .table_stride = args.rope_stride,
+                                 .layout = args.layout,
+                                 .keys = static_cast<Cache*>(args.keys),
+                                 .values = static_cast<Cache*>(args.values),
+                                 .key_scales = static_cast<uint32_t*>(args.key_scales),
+                                 .value_scales = static_cast<uint32_t*>(args.value_scales),
+                                 .slots = args.slots};
   const LaunchShape shape{
       .grid = {grid_size(args.qkv.rows)}, .threads = kThreads, .overlaps = true};
   if constexpr (std::is_same_v<T, Cache> && sizeof(T) == 2) {
     if (can_use_vectors(task)) {
-      const bool norms = task.q_norm != nullptr || task.k_norm != nullptr;
       return with_lanes(args.layout.head_dim, [&](auto lanes) {
         with_bool(args.interleaved, [&](auto interleaved) {
-          with_bool(norms, [&](auto has_norms) {
+          with_norm<T>(args, [&](auto norm) {
             launch("rope_kv_write",
                    rope_kv_write_vectors<T, decltype(lanes)::value, decltype(interleaved)::value,
-                                         decltype(has_norms)::value>,
+                                         decltype(norm)>,
                    shape, stream, task);
           });
         });
@@ -427,6 +311,7 @@ void rope_kv_write(const RopeKvWriteArgs& args, Stream stream) {
   HEADRACE_CHECK(d >= 2 && d % 2 == 0 && d <= kMaxHeadDim, d);
   HEADRACE_CHECK(args.rotary_dim >= 0 && args.rotary_dim % 2 == 0 && args.rotary_dim <= d,
                  args.rotary_dim);
+  HEADRACE_CHECK(args.positions == nullptr || args.q_factor.original > 0, args.q_factor.original);
   if (args.qkv.rows == 0) return;
   const bool codes = kv_has_scales(args.cache_dtype);
   HEADRACE_CHECK(

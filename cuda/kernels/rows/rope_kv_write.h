@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/contract/attention_op.h"
 #include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/kv_layout.h"
 #include "cuda/kernels/matrix.h"
@@ -7,13 +8,19 @@
 namespace headrace::cuda {
 
 struct RopeKvWriteArgs {
-  DType dtype = DType::kF32;  ///< of qkv and the norms' weights
+  DType dtype = DType::kF32;  ///< of qkv
   Matrix qkv;                 ///< [T, (nq + 2*nkv)*d]; q is rotated in place
   int32_t num_heads = 0;
-  const void* q_norm = nullptr;  ///< [d] or null, as is k_norm
+  /// See QkvSpec. Weights or null.
+  const void* q_norm = nullptr;
   const void* k_norm = nullptr;
+  bool float_norms = false;  ///< the weights are float32, not dtype
+  QkNorm norm = QkNorm::kHead;
+  bool v_norm = false;
   float norm_eps = 1e-6f;
-  const float* rope_table = nullptr;  ///< [T, rotary_dim]
+  PositionFactor q_factor;
+  const int32_t* positions = nullptr;  ///< [T] device memory; null: no factor
+  const float* rope_table = nullptr;   ///< [T, rotary_dim]
   int64_t rope_stride = 0;
   int32_t rotary_dim = 0;  ///< 0: no rotation
   bool interleaved = false;
@@ -30,7 +37,7 @@ struct RopeKvWriteArgs {
 /// See Backend::rope_kv_write. Norm and rotation are computed in float32 and rounded once, to the
 /// dtype (q) or to the cache's (k); codes are made of the float32 numbers. Moves
 /// T*(2*nq + 4*nkv)*d elements.
-/// REQUIRES: d even and <= 256; of codes, a multiple of 16.
+/// REQUIRES: d even and <= 512; of codes, a multiple of 16.
 void rope_kv_write(const RopeKvWriteArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

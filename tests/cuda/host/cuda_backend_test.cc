@@ -170,7 +170,7 @@ TEST_F(CudaBackendTest, RefusesByName) {
   needs.vision = needs.given_rows = true;
   EXPECT_NO_THROW(backend->require(needs));
   needs.head_dim = 24;
-  expect_refused([&] { backend->require(needs); }, "head_dim 16, 32, ..., 256, not 24");
+  expect_refused([&] { backend->require(needs); }, "head_dim 16, 32, ..., 512, not 24");
 }
 
 // The fake GPU runs what it is given as late as it may.

@@ -121,7 +121,7 @@ TEST_P(CudaParity, Linear) {
 
 // Every probability and every sum is off by few roundings of float32; with tensor cores the
 // probabilities are rounded to the dtype, as queries, keys, values and results are.
-TEST_P(CudaParity, AttentionOfEveryMask) {
+TEST_P(CudaParity, AttentionOfEveryMaskCapAndSink) {
   const DType dtype = GetParam();
   constexpr int32_t kHeads = 4, kDim = 64, kRows = 70, kBlock = 16;
   constexpr int64_t kWidth = kHeads * kDim, kAll = kWidth + 2 * kDim;
@@ -130,9 +130,11 @@ TEST_P(CudaParity, AttentionOfEveryMask) {
   const std::vector<SeqSlice> seqs = {{0, kRows, 0, blocks}};
   std::vector<int32_t> positions(kRows);
   std::iota(positions.begin(), positions.end(), 0);
-  const auto run = [&](Backend& backend, DType act, const AttentionSpec& spec) {
+  const auto run = [&](Backend& backend, DType act, AttentionSpec spec, bool has_sinks) {
     const auto cache =
         backend.make_kv_cache(CacheLayout::uniform(1, kv_rows(1, kDim, act), kBlock), 5);
+    const Uploaded sinks(backend, DType::kF32, 1, kHeads, {-40.0f, 0.5f, 1.0f, 6.0f});
+    if (has_sinks) spec.sinks = sinks.vector();
     const Uploaded in(backend, act, kRows, kAll, qkv), out(backend, act, kRows, kWidth);
     StepBatch batch{positions, positions, positions, seqs, {}};
     batch.cache = cache.get();
@@ -144,15 +146,61 @@ TEST_P(CudaParity, AttentionOfEveryMask) {
   const auto gpu = make_gpu_under_test(dtype);
   const auto reference = make_reference_backend();
   AttentionSpec spec{kHeads, 1, kDim, 0.125f};
-  for (const auto& [window, causal] : {std::pair{0, true}, {20, true}, {0, false}}) {
-    SCOPED_TRACE(str_cat(window, causal ? " causal" : " bidirectional"));
+  struct Case {
+    int32_t window;
+    bool causal;
+    float cap;
+    bool sinks;
+  };
+  for (const auto& [window, causal, cap, sinks] : {Case{0, true, 0.0f, false},
+                                                   {20, true, 0.0f, true},
+                                                   {0, false, 1.0f, false},
+                                                   {20, true, 1.0f, true}}) {
+    SCOPED_TRACE(str_cat(window, causal ? " causal" : " bidirectional", " cap ", cap));
     spec.window = window;
     spec.causal = causal;
-    const auto want = run(*reference, DType::kF32, spec), got = run(*gpu, dtype, spec);
+    spec.soft_cap = cap;
+    const auto want = run(*reference, DType::kF32, spec, sinks);
+    const auto got = run(*gpu, dtype, spec, sinks);
     const double largest = 5.0;  // of 27,000 normal numbers
     for (size_t i = 0; i < got.size(); ++i) {
       ASSERT_NEAR(got[i], want[i], largest * (3 * rounding(dtype) + 0x1p-15)) << i;
     }
+  }
+}
+
+// A whole row's norm with weights in float32, and a factor: queries are off by what the sum of the
+// squares, few products and the factor round, relatively, and by a rounding to the dtype.
+TEST_P(CudaParity, HeadsAreMadeAsTheSpecSays) {
+  const DType dtype = GetParam();
+  constexpr int32_t kHeads = 3, kDim = 64, kRows = 6;
+  constexpr int64_t kWidth = kHeads * kDim, kAll = kWidth + 2 * kDim;
+  const auto qkv = random_values(static_cast<size_t>(kRows * kAll), 9, dtype);
+  std::vector<float> weights = random_values(static_cast<size_t>(kWidth), 10, DType::kF32);
+  const std::vector<int32_t> blocks = {1, 0}, positions = {11, 12, 13, 14, 15, 16};
+  const std::vector<SeqSlice> seqs = {{0, kRows, 11, blocks}};
+  const auto run = [&](Backend& backend, DType act) {
+    const auto cache = backend.make_kv_cache(CacheLayout::uniform(1, kv_rows(1, kDim, act), 16), 2);
+    const Uploaded in(backend, act, kRows, kAll, qkv);
+    const Uploaded q_norm(backend, DType::kF32, 1, kWidth, weights);
+    QkvSpec spec{kHeads, 1, kDim, q_norm.vector(), {}, 1e-6f, QkNorm::kRow, true, {0.1f, 4}};
+    StepBatch batch{positions, positions, positions, seqs, {}};
+    batch.cache = cache.get();
+    backend.begin_step(batch);
+    backend.rope_kv_write(in.view(), spec, {}, {}, *cache, 0);
+    std::vector<float> out = in.read();
+    for (size_t row = kRows; row-- > 0;) {  // queries alone
+      const auto first = out.begin() + static_cast<ptrdiff_t>(row * kAll);
+      out.erase(first + kWidth, first + kAll);
+    }
+    return out;
+  };
+  const auto gpu = make_gpu_under_test(dtype);
+  const auto want = run(*make_reference_backend(), DType::kF32), got = run(*gpu, dtype);
+  ASSERT_EQ(got.size(), static_cast<size_t>(kRows * kWidth));
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double size = std::abs(static_cast<double>(want[i]));
+    ASSERT_NEAR(got[i], want[i], size * (rounding(dtype) + (kWidth / 2 + 16) * 0x1p-24)) << i;
   }
 }
 

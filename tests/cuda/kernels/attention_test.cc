@@ -19,6 +19,8 @@ struct Shape {
   bool wgmma = true;  // for long pieces, on a device that has it
   int32_t multiprocessors = 1;
   bool causal = true;
+  float soft_cap = 0.0f;
+  bool sinks = false;
 };
 
 struct Chunk {
@@ -45,6 +47,10 @@ class AttentionCase {
     written_v_ = random.uniforms(numbers, count * shape.kv_heads * shape.head_dim);
     k_ = KvArray::round(shape.cache, written_k_, shape.head_dim);
     v_ = KvArray::round(shape.cache, written_v_, shape.head_dim);
+    // From one that counts for nothing to one that leaves little to the keys.
+    sinks_ = random.uniforms(DType::kF32, shape.heads, -2.0f, 4.0f);
+    sinks_.front() = -40.0f;
+    sinks_.back() = 6.0f;
   }
 
   void use_wgmma(bool use) { shape_.wgmma = use; }
@@ -88,8 +94,9 @@ class AttentionCase {
         shape_.kv_heads,
         shape_.head_dim,
         shape_.window,
-        attention_long_rows(
-            {shape_.dtype, shape_.cache, shape_.head_dim, shape_.block_size, scale()}, wgmma),
+        attention_long_rows({shape_.dtype, shape_.cache, shape_.head_dim, shape_.block_size,
+                             scale(), shape_.soft_cap},
+                            wgmma),
         shape_.causal};
     AttentionPlan plan;
     plan_attention(seqs, shape, max_partials, &plan);
@@ -106,10 +113,13 @@ class AttentionCase {
     const auto sequences = static_cast<int64_t>(chunks.size());
     const std::vector<int32_t> zeros(attention_counter_bytes(sequences, shape) / sizeof(int32_t));
     const DeviceArray<int32_t> counters(zeros);
+    const DeviceArray<float> sinks(sinks_);
     attention({.dtype = shape_.dtype,
                .cache_dtype = shape_.cache,
                .shape = shape,
                .scale = scale(),
+               .soft_cap = shape_.soft_cap,
+               .sinks = shape_.sinks ? sinks.data() : nullptr,
                .q = in.matrix(),
                .out = out.matrix(),
                .layout = layout_,
@@ -145,8 +155,14 @@ class AttentionCase {
       for (int32_t p = first; p < end; ++p) {
         double dot = 0.0;
         for (size_t j = 0; j < d; ++j) dot += double(query[j]) * double(k_[kv(s, p, kv_head) + j]);
-        scores.push_back(dot * double(scale()));
+        const double score = dot * double(scale()), cap = double(shape_.soft_cap);
+        scores.push_back(cap > 0 ? cap * std::tanh(score / cap) : score);
         max = std::max(max, scores.back());
+      }
+      if (shape_.sinks) {
+        const auto sink = double(sinks_[size_t(h)]);
+        max = std::max(max, sink);
+        total = std::exp(sink - max);
       }
       std::vector<double> sums(d, 0.0), sizes(d, 0.0);
       for (int32_t p = first; p < end; ++p) {
@@ -157,14 +173,15 @@ class AttentionCase {
           sizes[j] += weight * std::abs(double(v_[kv(s, p, kv_head) + j]));
         }
       }
-      // A score is off by at most (d + 3) roundoffs of |q| . |k| * scale <= 2 * sqrt(d), twice that
-      // relative in a weight; exp2, the sums and the folds add 64 more; tensor cores see weights
+      // A score is off by at most (d + 3) roundoffs of |q| . |k| * scale <= 2 * sqrt(d), and 6 more
+      // if it is capped (a division, tanh by 2 ulp, a product), twice that relative in a weight;
+      // exp2, the sums, the folds and the sink add 72 more; tensor cores see weights
       // rounded to the dtype; the output is rounded once. Of codes products see what is up to twice
       // as large as a key, and up to 2 of a value; weights are rounded to float16, whose smallest
       // step is 2^-24.
       const bool codes = kv_has_scales(shape_.cache);
       const double f32 =
-          ((codes ? 12.0 : 4.0) * std::sqrt(double(d)) * (double(d) + 3) + 64) * 0x1p-24;
+          ((codes ? 12.0 : 4.0) * std::sqrt(double(d)) * (double(d) + 9) + 72) * 0x1p-24;
       const double rounding = shape_.dtype == DType::kF32 ? 0.0 : roundoff(shape_.dtype);
       const double weights = codes ? std::min(rounding, 0x1p-11) : rounding;
       const double smallest = codes ? double(end - first) * 2 * 0x1p-25 : 0.0;
@@ -196,6 +213,7 @@ class AttentionCase {
   KvArray keys_, values_;
   std::vector<float> q_, k_, v_;  // as the cache has them
   std::vector<float> written_k_, written_v_;
+  std::vector<float> sinks_;
 };
 
 class Attention : public KernelTest {
@@ -274,6 +292,63 @@ TEST_P(Attention, CodesMatchExactSoftmax) {
   }
 }
 
+// Half of the scores are near the cap or above. Kinds of kernels: mma.sync, wgmma (sinks alone),
+// codes, plain.
+TEST_P(Attention, CapsAndSinksMatchExactSoftmax) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {
+      {.soft_cap = 1.0f, .sinks = true},
+      {.heads = 3, .kv_heads = 1, .head_dim = 128, .window = 70, .sinks = true},
+      {.heads = 2, .kv_heads = 1, .head_dim = 256, .soft_cap = 1.0f},
+      {.heads = 2, .kv_heads = 1, .head_dim = 256, .block_size = 32, .sinks = true},
+      {.heads = 17,
+       .kv_heads = 1,
+       .head_dim = 80,
+       .causal = false,
+       .soft_cap = 1.0f,
+       .sinks = true},
+      {.heads = 4, .kv_heads = 1, .cache = DType::kI8, .soft_cap = 1.0f, .sinks = true},
+      {.heads = 2, .kv_heads = 1, .head_dim = 256, .cache = DType::kF8E4M3, .soft_cap = 1.0f},
+      {.heads = 2,
+       .kv_heads = 1,
+       .head_dim = 96,
+       .window = 70,
+       .cache = DType::kU4,
+       .soft_cap = 1.0f,
+       .sinks = true},
+      {.heads = 2, .kv_heads = 1, .head_dim = 48, .soft_cap = 1.0f, .sinks = true},
+      {.dtype = DType::kF32,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 16,
+       .cache = DType::kF32,
+       .soft_cap = 1.0f,
+       .sinks = true},
+  };
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(str_cat(dtype_name(shape.cache), " x ", shape.head_dim, " cap ", shape.soft_cap));
+    AttentionCase c(shape, 3, 301, random_);
+    c.write(301);
+    expect_close(c, {{0, 300, 1}, {1, 5, 1}, {2, 0, 20}, {1, 240, 30}});
+  }
+}
+
+// What no tensor core kernel takes: up to 512 numbers.
+TEST_P(Attention, HugeHeadsMatchExactSoftmax) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {
+      {.heads = 2, .kv_heads = 1, .head_dim = 512},
+      {.heads = 1, .kv_heads = 1, .head_dim = 512, .cache = DType::kI8, .sinks = true},
+      {.dtype = DType::kF16, .heads = 1, .kv_heads = 1, .head_dim = 272, .cache = DType::kU4},
+      {.dtype = DType::kF32, .heads = 1, .kv_heads = 1, .head_dim = 336, .cache = DType::kF32},
+  };
+  for (const Shape& shape : shapes) {
+    AttentionCase c(shape, 2, 270, random_);
+    c.write(270);
+    expect_close(c, {{0, 269, 1}, {1, 250, 20}});
+  }
+}
+
 TEST_P(Attention, LargeHeadsAndGroups) {
   SCOPED_TRACE(random_.trace());
   const Shape shapes[] = {{.heads = 2, .kv_heads = 1, .head_dim = 256},
@@ -330,6 +405,10 @@ TEST_P(Attention, ChunkingDoesNotChangeBits) {
       {.heads = 1, .kv_heads = 1, .head_dim = 256, .block_size = 32},
       {.heads = 1, .kv_heads = 1, .block_size = 24},
       {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kF32},
+      {.heads = 2, .kv_heads = 1, .soft_cap = 1.0f, .sinks = true},
+      {.heads = 2, .kv_heads = 1, .window = 100, .sinks = true},
+      {.heads = 1, .kv_heads = 1, .head_dim = 256, .block_size = 32, .sinks = true},
+      {.heads = 2, .kv_heads = 1, .head_dim = 48, .soft_cap = 1.0f, .sinks = true},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 2, 600, random_);
@@ -357,6 +436,7 @@ TEST_P(Attention, ChunkingDoesNotChangeBitsOfCodes) {
       {.dtype = DType::kF16, .heads = 2, .kv_heads = 1, .window = 200, .cache = DType::kF8E4M3},
       {.heads = 2, .kv_heads = 1, .head_dim = 80, .block_size = 24, .cache = DType::kU4},
       {.heads = 1, .kv_heads = 1, .head_dim = 256, .cache = DType::kF8E4M3},
+      {.heads = 2, .kv_heads = 1, .cache = DType::kI8, .soft_cap = 1.0f, .sinks = true},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 1, 300, random_);

@@ -179,6 +179,15 @@ struct KvCase {
   DType dtype, cache;
   int32_t heads, kv_heads, head_dim, rotary;
   bool interleaved, norms;
+  QkNorm norm = QkNorm::kHead;
+  bool float_norms = false, v_norm = false;
+  float beta = 0.0f;
+
+  /// Weights of q's or of k's norm.
+  int64_t norm_size(int32_t num_heads) const {
+    return int64_t{head_dim} * (norm == QkNorm::kRow ? num_heads : 1);
+  }
+  DType norm_dtype() const { return float_norms ? DType::kF32 : dtype; }
 };
 
 /// Both a step of two sequences: rows 0..2 from position 5, row 3 at position 17.
@@ -187,7 +196,8 @@ class KvWriteRun {
   KvWriteRun(const KvCase& c, Backend& reference, Random& random) : c_(c), reference_(reference) {
     width_ = int64_t{c.heads + 2 * c.kv_heads} * c.head_dim;
     x_ = random.uniforms(c.dtype, 4 * width_);
-    norms_ = random.uniforms(c.dtype, 2 * c.head_dim, 0.5f, 1.5f);
+    norms_ =
+        random.uniforms(c.norm_dtype(), c.norm_size(c.heads) + c.norm_size(c.kv_heads), 0.5f, 1.5f);
     table_ = random.uniforms(DType::kF32, 4 * std::max(c.rotary, 1));
   }
 
@@ -195,7 +205,8 @@ class KvWriteRun {
   std::vector<float> want() {
     const PagedRows rows = kv_rows(c_.kv_heads, c_.head_dim, c_.cache);
     const auto cache = reference_.make_kv_cache(CacheLayout::uniform(1, rows, 16), 3);
-    const std::vector<int32_t> first = {2}, second = {1, 0}, positions = {5, 6, 7, 17}, ids(4, 0);
+    const std::vector<int32_t> first = {2}, second = {1, 0}, ids(4, 0);
+    const std::span<const int32_t> positions(kPositions);
     const SeqSlice seqs[] = {{0, 3, 5, first}, {3, 1, 17, second}};
     StepBatch batch{ids, positions, positions, seqs, {}};
     batch.cache = cache.get();
@@ -203,9 +214,13 @@ class KvWriteRun {
     std::vector<float> x = x_;
     QkvSpec qkv{c_.heads, c_.kv_heads, c_.head_dim, {}, {}, 1e-6f};
     if (c_.norms) {
-      qkv.q_norm = TensorView(norms_.data(), DType::kF32, {c_.head_dim});
-      qkv.k_norm = TensorView(norms_.data() + c_.head_dim, DType::kF32, {c_.head_dim});
+      const int64_t q_size = c_.norm_size(c_.heads);
+      qkv.q_norm = TensorView(norms_.data(), DType::kF32, {q_size});
+      qkv.k_norm = TensorView(norms_.data() + q_size, DType::kF32, {c_.norm_size(c_.kv_heads)});
     }
+    qkv.norm = c_.norm;
+    qkv.v_norm = c_.v_norm;
+    qkv.q_factor = {c_.beta, kOriginal};
     RopeSpec rope;
     rope.rotary_dim = c_.rotary;
     rope.style = c_.interleaved ? RopeStyle::kInterleaved : RopeStyle::kNeox;
@@ -228,15 +243,22 @@ class KvWriteRun {
   }
 
   std::vector<float> got() {
-    const DeviceMatrix x(c_.dtype, 4, width_, x_), norms(c_.dtype, 2, c_.head_dim, norms_);
+    const DeviceMatrix x(c_.dtype, 4, width_, x_);
+    const DeviceMatrix norms(c_.norm_dtype(), 1, static_cast<int64_t>(norms_.size()), norms_);
     const KvLayout layout{c_.kv_heads, 16, c_.head_dim};
     const KvArray keys(c_.cache, layout, 3), values(c_.cache, layout, 3);
     RopeKvWriteArgs args{.dtype = c_.dtype, .qkv = x.matrix(), .num_heads = c_.heads};
     if (c_.norms) {
       args.q_norm = norms.data();
       args.k_norm = static_cast<char*>(norms.data()) +
-                    static_cast<size_t>(c_.head_dim) * dtype_size(c_.dtype);
+                    static_cast<size_t>(c_.norm_size(c_.heads)) * dtype_size(c_.norm_dtype());
     }
+    const DeviceArray<int32_t> positions{std::span<const int32_t>(kPositions)};
+    args.float_norms = c_.float_norms;
+    args.norm = c_.norm;
+    args.v_norm = c_.v_norm;
+    args.q_factor = {c_.beta, kOriginal};
+    args.positions = c_.beta != 0.0f ? positions.data() : nullptr;
     const DeviceArray<float> table(table_);
     const DeviceArray<int64_t> slots{std::span<const int64_t>(kSlots)};
     args.rope_table = table.data();
@@ -272,14 +294,18 @@ class KvWriteRun {
 
  private:
   static constexpr int64_t kSlots[] = {37, 38, 39, 1};
+  static constexpr int32_t kPositions[] = {5, 6, 7, 17};
+  static constexpr int32_t kOriginal = 6;
   const KvCase c_;
   Backend& reference_;
   int64_t width_;
   std::vector<float> x_, norms_, table_;
 };
 
-// The norm's factor is within norm_bound(d); a rotation adds 3 roundoffs of both of its terms, each
-// at most 1.5 * sqrt(d) after the norm; then one rounding to the dtype or the cache's.
+// The norm's factor is within norm_bound(n) for n numbers; a rotation adds 3 roundoffs of both of
+// its terms, each at most 1.5 * sqrt(n) after the norm, or behind it not more than sqrt(n) makes of
+// them; a factor of at most 1.2 is within 4 roundoffs; then one rounding to the dtype or the
+// cache's.
 TEST_P(RowKernels, RopeKvWriteMatchesTheReference) {
   SCOPED_TRACE(random_.trace());
   const KvCase cases[] = {
@@ -289,16 +315,28 @@ TEST_P(RowKernels, RopeKvWriteMatchesTheReference) {
       {DType::kBF16, DType::kF32, 1, 1, 16, 16, true, true},
       {DType::kF32, DType::kBF16, 2, 1, 256, 0, false, true},
       {DType::kBF16, DType::kBF16, 4, 4, 96, 48, true, false},
+      // By vectors, and element by element.
+      {DType::kBF16, DType::kBF16, 3, 1, 128, 64, false, true, QkNorm::kHead, true, true, 0.1f},
+      {DType::kF16, DType::kF16, 2, 1, 64, 64, false, true, QkNorm::kHeadAfterRope, true},
+      {DType::kBF16, DType::kBF16, 2, 1, 64, 0, true, false, QkNorm::kHead, false, true},
+      {DType::kBF16, DType::kBF16, 4, 1, 64, 64, false, false, QkNorm::kHead, false, false, 0.1f},
+      {DType::kBF16, DType::kBF16, 6, 2, 64, 32, true, true, QkNorm::kRow, false, true, 0.1f},
+      {DType::kBF16, DType::kBF16, 2, 1, 512, 512, false, true, QkNorm::kHead, true, true, 0.1f},
+      {DType::kF32, DType::kF16, 3, 1, 48, 16, false, true, QkNorm::kHeadAfterRope, true, true},
+      {DType::kF16, DType::kF32, 2, 2, 272, 0, false, true, QkNorm::kRow, true},
   };
   for (const KvCase& c : cases) {
     KvWriteRun run(c, *reference_, random_);
     const auto want = run.want(), got = run.got();
     ASSERT_EQ(got.size(), want.size());
-    const double largest = c.norms ? 1.5 * std::sqrt(c.head_dim) : 1.0;
+    const double n = c.norm == QkNorm::kRow ? c.heads * c.head_dim : c.head_dim;
+    const double largest = c.norms || c.v_norm ? 1.5 * std::sqrt(n) : 1.0;
     const double round = std::max(roundoff(c.dtype), roundoff(c.cache));
     for (size_t i = 0; i < want.size(); ++i) {
-      const double bound = 2 * largest * (norm_bound(DType::kF32, c.head_dim) + 4 * 0x1p-24) +
-                           round * static_cast<double>(std::abs(want[i]));
+      const double bound =
+          2 * largest * (norm_bound(DType::kF32, n) + 4 * 0x1p-24) * (c.beta != 0.0f ? 1.2 : 1.0) +
+          (c.beta != 0.0f ? 4 * 0x1p-24 * 1.2 * largest : 0.0) +
+          round * static_cast<double>(std::abs(want[i]));
       ASSERT_NEAR(got[i], want[i], bound) << i << " of head_dim " << c.head_dim;
     }
   }
@@ -316,12 +354,14 @@ TEST_P(RowKernels, RopeKvWriteRoundsToCodesAsTheReferenceDoes) {
       {DType::kBF16, DType::kF8E4M3, 1, 1, 256, 0, false, true},
       {DType::kBF16, DType::kU4, 2, 2, 64, 64, false, false},
       {DType::kF32, DType::kU4, 1, 1, 80, 80, false, true},
+      {DType::kBF16, DType::kI8, 2, 1, 512, 256, false, true, QkNorm::kRow, true},
+      {DType::kF16, DType::kU4, 1, 1, 272, 0, false, true, QkNorm::kHeadAfterRope, false, true},
   };
   for (const KvCase& c : cases) {
     SCOPED_TRACE(str_cat(dtype_name(c.cache), " x ", c.head_dim));
     KvWriteRun run(c, *reference_, random_);
     run.set_value_head(0, 0.0f);
-    run.set_value_head(3, INFINITY);
+    if (!c.v_norm) run.set_value_head(3, INFINITY);
     const auto want = run.want(), got = run.got();
     ASSERT_EQ(got.size(), want.size());
     const auto d = static_cast<size_t>(c.head_dim), q = static_cast<size_t>(c.heads) * d;
@@ -329,7 +369,7 @@ TEST_P(RowKernels, RopeKvWriteRoundsToCodesAsTheReferenceDoes) {
     for (size_t head = 0; head < want.size(); head += d) {
       const size_t place = head % row;
       if (place < q) continue;  // the test above
-      if ((place - q) / d % 2 == 1) {
+      if ((place - q) / d % 2 == 1 && !c.v_norm) {
         for (size_t i = head; i < head + d; ++i) {
           if (std::isnan(want[i])) {
             EXPECT_TRUE(std::isnan(got[i]));

@@ -256,7 +256,7 @@ std::vector<BadKey> bad_keys() {
       {"MoreKvHeads", "llama", "num_key_value_heads", 64, corrupt},
       {"NoKvHeads", "llama", "num_key_value_heads", 0, corrupt},
       {"HeadDim20", "llama", "head_dim", 20, unsupported},
-      {"HeadDim272", "llama", "head_dim", 272, unsupported},
+      {"HeadDim528", "llama", "head_dim", 528, unsupported},
       {"HeadDimZero", "llama", "head_dim", 0, corrupt},
       {"EpsZero", "llama", "rms_norm_eps", 0.0, corrupt},
       {"EpsLarge", "llama", "rms_norm_eps", 2.0, corrupt},
