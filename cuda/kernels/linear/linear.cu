@@ -43,7 +43,8 @@ void linear(const LinearArgs& args, Stream stream) {
   if (args.dtype == DType::kF32) return linear_f32(args, stream);
   if (can_use_wgmma(args)) {
     const bool few = rows <= kMaxStreamRows && args.plan == nullptr;
-    return few ? linear_stream(args, stream) : linear_planned(args, stream);
+    if (few) return linear_stream(args, stream);
+    if (wgmma_takes_gate(args)) return linear_planned(args, stream);
   }
   return rows <= kMaxSkinnyRows ? linear_skinny(args, stream) : linear_tiles(args, stream);
 }

@@ -29,9 +29,16 @@ void linear_stream(const LinearArgs& args, Stream stream);
 void linear_stream_tiles(const LinearArgs& args, const LinearPlan& plan, Stream stream);
 
 /// Likewise of 128 rows x 128 to 256 features; as many blocks as there is room for take tiles in
-/// turn.
+/// turn. REQUIRES: wgmma_takes_gate(args), too.
 void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, const ClusterRoom& room,
                   Stream stream);
+
+/// Of gates, linear_wgmma() has SiLU alone: sums hold nearly all of a thread's registers, and what
+/// the other gates compute would spill. With many rows those go by linear_tiles().
+inline bool wgmma_takes_gate(const LinearArgs& args) {
+  const bool is_silu = args.gate.activation == Activation::kSilu && args.gate.limit == 0.0f;
+  return !args.gate_mul || is_silu;
+}
 
 /// Of the current device, which has so many multiprocessors; its driver knows the rest.
 ClusterRoom cluster_room(int32_t multiprocessors, Stream stream);

@@ -151,16 +151,15 @@ __device__ void stage_results(const float (&sums)[kSums], int first,
   const int row = warp_id() % 4 * 16 + lane_id() / 4, q = lane_id() % 4;
   constexpr int kGroups = kColumns / kGroup;
   if (out.gate_mul) {
-    with_gate(out.gate, [&](const auto& f) {
-      HEADRACE_UNROLL
-      for (int i = 0; i < kGroups; ++i) {  // pairs of groups x 2 rows
-        const int pair = i / 2, r = i % 2;
-        const float* gate = &sums[4 * (first / kGroup + 2 * pair) + 2 * r];
-        const float* up = gate + 4;
-        store_pair<Out>(results, row + 8 * r, pair * kGroup + 2 * q, out.gated(f, gate[0], up[0]),
-                        out.gated(f, gate[1], up[1]));
-      }
-    });
+    const SiluGate silu;
+    HEADRACE_UNROLL
+    for (int i = 0; i < kGroups; ++i) {  // pairs of groups x 2 rows
+      const int pair = i / 2, r = i % 2;
+      const float* gate = &sums[4 * (first / kGroup + 2 * pair) + 2 * r];
+      const float* up = gate + 4;
+      store_pair<Out>(results, row + 8 * r, pair * kGroup + 2 * q, out.gated(silu, gate[0], up[0]),
+                      out.gated(silu, gate[1], up[1]));
+    }
     return;
   }
   HEADRACE_UNROLL
@@ -334,6 +333,7 @@ ClusterRoom cluster_room(int32_t multiprocessors, [[maybe_unused]] Stream stream
 void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, const ClusterRoom& room,
                   Stream stream) {
   HEADRACE_CHECK(!plan.streams && plan.tokens == kTokens, plan.tokens);
+  HEADRACE_CHECK(wgmma_takes_gate(args));
   const int64_t blocks = room.blocks(plan.cluster.size());
   with_linear_types(args, [&](auto element, auto result) {
     using T = decltype(element);
