@@ -38,7 +38,7 @@ void add_item(RequestOptions& request, const ModelConfig& config, PatchGrid grid
   item.pixels = pixels_of(grid, vision, seed);
   std::vector<int32_t>& prompt = request.prompt_token_ids;
   MediaRun run{static_cast<int32_t>(prompt.size()), grid.t * h * w, 0, {}, {}};
-  if (!config.rope.axes.empty()) {
+  if (!config.ropes[0].axes.empty()) {
     run.grid = {grid.t, h, w};
     for (int32_t t = 0; t < grid.t; ++t) run.steps.push_back(2 * t);
   }
@@ -96,7 +96,7 @@ RequestOptions golden_request(const VisionGolden& golden, const VisionGolden::Pr
       rows.rows = static_cast<int32_t>(item.rows.size()) / (1 + rows.added) / config.hidden_size;
     }
     MediaRun run{from.position, from.count, from.first_row, {}, {}};
-    if (!config.rope.axes.empty()) place(prompt, item.grid, config.vision->merge_size, run);
+    if (!config.ropes[0].axes.empty()) place(prompt, item.grid, config.vision->merge_size, run);
     out.media.back().runs.push_back(std::move(run));
   }
   return out;

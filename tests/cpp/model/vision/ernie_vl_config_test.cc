@@ -87,10 +87,10 @@ TEST(ErnieVlConfig, MakersKeys) {
   EXPECT_EQ(vision.activation, Activation::kQuickGelu);
   EXPECT_FLOAT_EQ(vision.norm_eps, 1e-6f);
   EXPECT_FLOAT_EQ(vision.out_norm_eps, 1e-5f);
-  EXPECT_EQ(config.rope.style, RopeStyle::kInterleaved);
-  ASSERT_EQ(config.rope.axes.size(), 64u);
+  EXPECT_EQ(config.ropes[0].style, RopeStyle::kInterleaved);
+  ASSERT_EQ(config.ropes[0].axes.size(), 64u);
   for (size_t i = 0; i < 64; ++i) {
-    EXPECT_EQ(config.rope.axes[i], i < 44 ? 1 + i % 2 : 0) << i;
+    EXPECT_EQ(config.ropes[0].axes[i], i < 44 ? 1 + i % 2 : 0) << i;
   }
 }
 
@@ -113,8 +113,8 @@ TEST(ErnieVlConfig, BothSpellingsMeanTheSame) {
   EXPECT_EQ(a.moe.shared_width, b.moe.shared_width);
   EXPECT_EQ(a.moe.sparse_layers, b.moe.sparse_layers);
   EXPECT_EQ(a.moe.first_vision_token, b.moe.first_vision_token);
-  EXPECT_EQ(a.rope.axes, b.rope.axes);
-  EXPECT_EQ(a.rope.axes, (std::vector<uint8_t>{1, 2, 1, 2, 1, 2, 0, 0}));
+  EXPECT_EQ(a.ropes[0].axes, b.ropes[0].axes);
+  EXPECT_EQ(a.ropes[0].axes, (std::vector<uint8_t>{1, 2, 1, 2, 1, 2, 0, 0}));
   EXPECT_EQ(a.vision->mlp_width, b.vision->mlp_width);
   EXPECT_EQ(a.vision->width, b.vision->width);
 }
@@ -123,7 +123,7 @@ TEST(ErnieVlConfig, SectionsOfEitherOrder) {
   const auto axes = [](const Json& sections) {
     Json json = transformers_config();
     json["text_config"]["rope_parameters"]["mrope_section"] = sections;
-    return parse(json).rope.axes;
+    return parse(json).ropes[0].axes;
   };
   const std::vector<uint8_t> two_of_time{1, 2, 1, 2, 1, 2, 0, 0};
   EXPECT_EQ(axes({3, 3, 2}), two_of_time);
@@ -131,10 +131,11 @@ TEST(ErnieVlConfig, SectionsOfEitherOrder) {
   EXPECT_EQ(axes({0, 4, 4}), (std::vector<uint8_t>{1, 2, 1, 2, 1, 2, 1, 2}));
   const auto flat = [](const Json& sections) {
     return parse(with("rope_scaling", {{"type", "default"}, {"mrope_section", sections}}))
-        .rope.axes;
+        .ropes[0]
+        .axes;
   };
-  EXPECT_EQ(flat({22, 22, 20}), parse(makers_config()).rope.axes);
-  EXPECT_EQ(flat({20, 22, 22}), parse(makers_config()).rope.axes);
+  EXPECT_EQ(flat({22, 22, 20}), parse(makers_config()).ropes[0].axes);
+  EXPECT_EQ(flat({20, 22, 22}), parse(makers_config()).ropes[0].axes);
   for (const Json& bad : {Json{3, 2, 3}, Json{3, 3, 3}, Json{3, 3}, Json{-2, 5, 5},
                           Json{1e18, 3, 3}, Json{3, 3, "2"}, Json(8)}) {
     expect_error(ErrorCode::kCorruptFile, {"mrope_section", "sum to 8"}, [&] { axes(bad); });

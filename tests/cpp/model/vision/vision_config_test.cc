@@ -54,11 +54,11 @@ TEST(VisionConfig, PublishedQwen2_5Vl) {
   EXPECT_EQ(config.vision->head_dim, 80);
   EXPECT_EQ(config.vision->window, 4);
   EXPECT_EQ(config.vision->full_blocks, (std::vector<int32_t>{7, 15, 23, 31}));
-  ASSERT_EQ(config.rope.axes.size(), 64u);
-  EXPECT_EQ(config.rope.axes[15], 0);
-  EXPECT_EQ(config.rope.axes[16], 1);
-  EXPECT_EQ(config.rope.axes[39], 1);
-  EXPECT_EQ(config.rope.axes[40], 2);
+  ASSERT_EQ(config.ropes[0].axes.size(), 64u);
+  EXPECT_EQ(config.ropes[0].axes[15], 0);
+  EXPECT_EQ(config.ropes[0].axes[16], 1);
+  EXPECT_EQ(config.ropes[0].axes[39], 1);
+  EXPECT_EQ(config.ropes[0].axes[40], 2);
   // The tower's weights are in the plan: 0.669e9 numbers of two bytes each.
   ModelConfig text = config;
   text.vision.reset();
@@ -90,7 +90,7 @@ TEST(VisionConfig, PublishedSmolVlm) {
   const ModelConfig config = parse(published_smolvlm());
   ASSERT_TRUE(config.vision);
   EXPECT_EQ(config.num_heads, 15);
-  EXPECT_TRUE(config.rope.axes.empty());
+  EXPECT_TRUE(config.ropes[0].axes.empty());
   EXPECT_EQ(config.vision->depth, 12);
   EXPECT_EQ(config.vision->head_dim, 64);
   EXPECT_EQ(config.vision->mlp_width, 3072);
@@ -120,8 +120,8 @@ TEST(VisionConfig, Qwen3VlTurnsInTurn) {
   json["text_config"]["head_dim"] = 128;
   json["text_config"]["rope_scaling"]["mrope_section"] = {24, 20, 20};
   const ModelConfig config = parse(json);
-  ASSERT_EQ(config.rope.axes.size(), 64u);
-  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(config.rope.axes[i], i < 60 ? i % 3 : 0) << i;
+  ASSERT_EQ(config.ropes[0].axes.size(), 64u);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(config.ropes[0].axes[i], i < 60 ? i % 3 : 0) << i;
   EXPECT_EQ(config.vision->position_side, 4);
   EXPECT_EQ(config.vision->deepstack_blocks, (std::vector<int32_t>{2, 0}));
   // The outer key alone counts.
