@@ -179,8 +179,3 @@ def test_no_other_layers_have_biases() -> None:
         if config.get("mlp_bias"):
             expected |= {"gate_proj", "up_proj", "down_proj"}
         assert biased == expected
-
-
-def test_only_cases_wait_for_their_family() -> None:
-    unserved = (load.ROOT / "unserved.txt").read_text().split()
-    assert set(unserved) <= {case.name for case in LAYER_CASES}
