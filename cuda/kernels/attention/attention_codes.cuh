@@ -181,7 +181,7 @@ struct ScalePlaces {
 /// See scale_scores(), where scores are capped or aren't.
 template <int kRows, bool kCapped, class Code>
 __device__ void scale_scores_of(const TileScales& scales, const CodeQueries<Code>& queries,
-                                float scale, float cap, TileScores& scores) {
+                                float scale, const SoftCap& cap, TileScores& scores) {
   HEADRACE_UNROLL
   for (int j = 0; j < kTileKeys / 8; ++j) {
     const ScalePlaces<Code> keys(scales.keys, j), values(scales.values, j);
@@ -206,13 +206,13 @@ __device__ void scale_scores_of(const TileScales& scales, const CodeQueries<Code
   }
 }
 
-/// Sums of products to scores in units of log2, capped if `cap` isn't 0, each with the logarithm of
+/// Sums of products to scores in units of log2, capped if `cap` is on, each with the logarithm of
 /// its value's step. Of kRows of the lane's two rows: the second one of a few heads' decode isn't
 /// there, and stays 0.
 template <int kRows, class Code>
 __device__ void scale_scores(const TileScales& scales, const CodeQueries<Code>& queries,
-                             float scale, float cap, TileScores& scores) {
-  if (cap > 0.0f) {
+                             float scale, const SoftCap& cap, TileScores& scores) {
+  if (cap.is_on()) {
     scale_scores_of<kRows, true>(scales, queries, scale, cap, scores);
   } else {
     scale_scores_of<kRows, false>(scales, queries, scale, cap, scores);

@@ -30,7 +30,17 @@ __device__ inline float exp2_approximate(float x) {
 #endif
 }
 
-__device__ inline float cap_score(float score, float cap) { return cap * tanhf(score / cap); }
+/// A soft cap of scores, with its inverse: kernels divide by nothing.
+struct SoftCap {
+  float cap = 0.0f;  ///< 0: none
+  float inverse = 0.0f;
+
+  __device__ bool is_on() const { return cap > 0.0f; }
+};
+
+__device__ inline float cap_score(float score, const SoftCap& soft) {
+  return soft.cap * tanhf(score * soft.inverse);
+}
 
 /// What weights and factors are taken against: the largest score, or anything where there is none.
 __device__ inline float base_of(float max) { return max == kNoScore ? 0.0f : max; }

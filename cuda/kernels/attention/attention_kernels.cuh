@@ -22,7 +22,7 @@ struct AttentionTask {
   KvLayout layout;
   AttentionShape shape;
   float scale;         // of scores in units of log2
-  float cap;           // of them in these units; 0: none
+  SoftCap cap;         // of them in these units
   const float* sinks;  // [nq] or null
   const int32_t* block_tables;
   int64_t table_stride;
@@ -31,6 +31,12 @@ struct AttentionTask {
   float* partials;
   int32_t* counters;
 };
+
+/// A cap of scores in units of log2.
+inline SoftCap soft_cap_of(float cap) {
+  if (cap <= 0.0f) return {};
+  return {cap * kLog2E, 1.0f / (cap * kLog2E)};
+}
 
 template <class T, class Cache>
 AttentionTask<T, Cache> attention_task(const AttentionArgs& args,
@@ -46,7 +52,7 @@ AttentionTask<T, Cache> attention_task(const AttentionArgs& args,
           args.layout,
           args.shape,
           args.scale * kLog2E,
-          args.soft_cap * kLog2E,
+          soft_cap_of(args.soft_cap),
           args.sinks,
           args.block_tables,
           args.table_stride,
@@ -69,7 +75,7 @@ __host__ __device__ inline int64_t partial_offset(const AttentionShape& shape, i
 /// What weights are made of the score of. A capped one is in units of log2 already.
 template <class T, class Cache>
 __device__ float weight_scale(const AttentionTask<T, Cache>& task) {
-  return task.cap > 0.0f ? 1.0f : task.scale;
+  return task.cap.is_on() ? 1.0f : task.scale;
 }
 
 /// An item of the list for one KV head and one part of its query heads. Row `m` of the piece is

@@ -151,9 +151,9 @@ __device__ void load_query(const AttentionTask<T, Cache>& task, const AttentionP
 /// A warp's scores or weights of a tile: [8 keys][row i % 4 / 2, key 2q + i % 2].
 using TileScores = float[kTileKeys / 8][4];
 
-/// Caps a tile's scores, which are in units of log2 then; `cap` 0: leaves them alone.
-__device__ inline void cap_scores(float cap, float scale, TileScores& scores) {
-  if (cap <= 0.0f) return;
+/// Caps a tile's scores, which are in units of log2 then; no cap: leaves them alone.
+__device__ inline void cap_scores(const SoftCap& cap, float scale, TileScores& scores) {
+  if (!cap.is_on()) return;
   HEADRACE_UNROLL
   for (int j = 0; j < kTileKeys / 8; ++j) {
     HEADRACE_UNROLL

@@ -22,9 +22,9 @@ struct RowSums {
 /// element 0 of a key's head; `query`, `scores` [kTileKeys] and `scratch` [a warp each] in shared
 /// memory. `cap`: of scores, 0: none.
 template <class KeyAt, class ValueAt>
-__device__ void attend_keys(const float* query, int32_t d, float scale, float cap, KeyRange keys,
-                            const KeyAt& key_at, const ValueAt& value_at, RowSums& sums,
-                            float* scores, float* scratch) {
+__device__ void attend_keys(const float* query, int32_t d, float scale, const SoftCap& cap,
+                            KeyRange keys, const KeyAt& key_at, const ValueAt& value_at,
+                            RowSums& sums, float* scores, float* scratch) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int32_t tile = keys.first / kTileKeys * kTileKeys; tile < keys.end; tile += kTileKeys) {
     float score = kNoScore;
@@ -34,7 +34,7 @@ __device__ void attend_keys(const float* query, int32_t d, float scale, float ca
       float dot = 0.0f;
       for (int32_t j = 0; j < d; ++j) dot = fmaf(query[j], to_float(key[j]), dot);
       score = dot * scale;
-      if (cap > 0.0f) score = cap_score(score, cap);
+      if (cap.is_on()) score = cap_score(score, cap);
     }
     const float max = greatest(sums.max, block_reduce(score, Largest{}, scratch));
     const float weight = weight_of(score, 1.0f, base_of(max));
