@@ -98,9 +98,10 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5
                          name_of);
 #else
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden,
-                         testing::Values("ernie4_5_bias_paddle", "ernie4_5_moe", "llama3_rope",
-                                         "mistral_window", "mixtral", "qwen2_moe_norm",
-                                         "qwen2_yarn", "qwen3_moe_one", "qwen3_window"),
+                         testing::Values("cohere2", "ernie4_5_bias_paddle", "ernie4_5_moe",
+                                         "gemma2", "llama3_rope", "mistral_window", "mixtral",
+                                         "qwen2_moe_norm", "qwen2_yarn", "qwen3_moe_one",
+                                         "qwen3_window"),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenRounded, testing::Values("llama_fp8"), name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,
