@@ -18,7 +18,7 @@ __device__ void attend_row(const SegmentTask<T>& task, const SegmentItem& item, 
   __syncthreads();
   RowSums sums;
   attend_keys(
-      query, d, task.scale, 0.0f, {0, item.end_key - item.first_key},
+      query, d, task.scale, SoftCap{}, {0, item.end_key - item.first_key},
       [&](int32_t key) { return task.k + (item.first_key + key) * task.k_stride + column; },
       [&](int32_t key) { return task.v + (item.first_key + key) * task.v_stride + column; }, sums,
       scores, scratch);
