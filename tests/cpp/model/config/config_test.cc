@@ -336,11 +336,38 @@ TEST(Config, ShippedModel) {
 }
 
 TEST(Config, SupportedTypes) {
-  EXPECT_EQ(supported_model_types(),
-            (std::vector<std::string>{"llama", "mistral", "qwen2", "qwen3", "ernie4_5",
-                                      "ernie4_5_moe", "qwen3_moe", "qwen2_moe", "mixtral",
-                                      "qwen2_vl", "qwen2_5_vl", "smolvlm", "idefics3", "qwen3_vl",
-                                      "qwen3_vl_moe", "ernie4_5_moe_vl", "ernie4_5_vl_moe"}));
+  EXPECT_EQ(supported_model_types(), (std::vector<std::string>{"llama",
+                                                               "mistral",
+                                                               "qwen2",
+                                                               "qwen3",
+                                                               "ernie4_5",
+                                                               "ernie4_5_moe",
+                                                               "qwen3_moe",
+                                                               "qwen2_moe",
+                                                               "mixtral",
+                                                               "qwen2_vl",
+                                                               "qwen2_5_vl",
+                                                               "smolvlm",
+                                                               "idefics3",
+                                                               "qwen3_vl",
+                                                               "qwen3_vl_moe",
+                                                               "ernie4_5_moe_vl",
+                                                               "ernie4_5_vl_moe",
+                                                               "gemma2",
+                                                               "gemma3_text",
+                                                               "smollm3",
+                                                               "olmo2",
+                                                               "olmo3",
+                                                               "phi3",
+                                                               "granite",
+                                                               "exaone4",
+                                                               "glm4",
+                                                               "seed_oss",
+                                                               "ministral3",
+                                                               "cohere2",
+                                                               "hunyuan_v1_dense",
+                                                               "gemma3",
+                                                               "mistral3"}));
 }
 
 }  // namespace

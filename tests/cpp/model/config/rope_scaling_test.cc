@@ -83,7 +83,7 @@ TEST(RopeScalingKeys, Refused) {
     expect_error(code, {"config.json", message}, [&] { read(config); });
   };
   const auto unsupported = ErrorCode::kUnsupported, corrupt = ErrorCode::kCorruptFile;
-  refuse(unsupported, R"({"rope_scaling":{"type":"longrope","factor":2}})", "\"longrope\"");
+  refuse(unsupported, R"({"rope_scaling":{"type":"axial","factor":2}})", "\"axial\"");
   refuse(unsupported, R"({"rope_scaling":{"type":"mrope","mrope_section":[1]}})", "\"mrope\"");
   refuse(unsupported, R"({"rope_scaling":{"type":"default","mrope_section":[1]}})",
          "mrope_section");
@@ -236,7 +236,7 @@ TEST(RopeScalingKeys, OfTwoKindsOfLayers) {
   EXPECT_EQ(typed.full.factor, 4.0);
   EXPECT_EQ(typed.full.theta, 7e5);
   EXPECT_EQ(typed.sliding.theta, 3e4);
-  expect_error(ErrorCode::kUnsupported, {"rope_type"},
+  expect_error(ErrorCode::kUnsupported, {"rope_parameters", "factor"},
                [&] { read_both(R"({"rope_parameters":{"rope_type":"linear","factor":4}})"); });
 }
 
