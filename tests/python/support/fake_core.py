@@ -60,6 +60,7 @@ from headrace._core import (
     StopMatch,
     StopStrings,
     TextTokenizer,
+    chat_templates,
 )
 
 __all__ = [
@@ -99,6 +100,7 @@ __all__ = [
     "StopStrings",
     "TextTokenizer",
     "available_cpu_isas",
+    "chat_templates",
     "check_packed",
     "describe_cpu",
     "describe_gpus",
