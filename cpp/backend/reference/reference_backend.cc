@@ -17,6 +17,7 @@
 #include "backend/ranks/host_rank.h"
 #include "backend/reference/reference_attention.h"
 #include "backend/reference/reference_experts.h"
+#include "backend/reference/reference_lora.h"
 #include "backend/reference/reference_quant.h"
 #include "backend/reference/reference_rows.h"
 #include "backend/reference/reference_sample.h"
@@ -52,37 +53,6 @@ class ReferenceWeight final : public PackedWeight {
   QuantFormat quant_;
   Backend::Buffer memory_;
 };
-
-/// float32, rounded to the storage.
-class ReferenceLora final : public PackedLora {
- public:
-  struct Part {
-    std::vector<float> a, b;  // [rank][k], [cols][rank]
-    int64_t rank = 0, cols = 0, column = 0;
-    double scale = 1.0;
-  };
-
-  ReferenceLora(const LoraSpec& spec, std::vector<Part> parts, int64_t scratch_columns,
-                Backend::Buffer memory)
-      : PackedLora(spec.n, spec.k, scratch_columns, memory.bytes),
-        parts_(std::move(parts)),
-        memory_(std::move(memory)) {}
-
-  const std::vector<Part>& parts() const { return parts_; }
-
- private:
-  std::vector<Part> parts_;
-  Backend::Buffer memory_;  // counts what the parts hold
-};
-
-std::vector<float> rounded(const WeightPart& part, DType storage) {
-  const WeightSpec spec{{part}, storage};
-  std::vector<float> out(static_cast<size_t>(part.n * part.k));
-  for (int64_t i = 0; i < part.n; ++i)
-    read_weight_row(spec, i, 0, part.k, &out[size_t(i * part.k)]);
-  for (float& x : out) x = round_to(storage, x);
-  return out;
-}
 
 double dot(const float* a, const float* b, int64_t n) {
   double sum = 0.0;
@@ -383,28 +353,13 @@ class ReferenceBackend final : public Backend {
 
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override {
     check_lora_spec(spec);
-    std::vector<ReferenceLora::Part> parts;
-    int64_t scratch_columns = 0;
-    size_t floats = 0;
-    for (const LoraPart& part : spec.parts) {
-      parts.push_back({rounded(part.a, spec.storage), rounded(part.b, spec.storage), part.a.n,
-                       part.b.n, part.column, static_cast<double>(part.scale)});
-      floats += parts.back().a.size() + parts.back().b.size();
-      scratch_columns += round_up(part.a.n, kLoraRankUnit);
-    }
-    return std::make_unique<ReferenceLora>(spec, std::move(parts), scratch_columns,
-                                           allocate(floats * sizeof(float)));
+    return reference_pack_lora(spec, memory_);
   }
 
   void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
             TensorView out) override {
     check_lora(x, groups, scratch, out);
-    for (const LoraGroup& group : groups) {
-      for (const auto& part : dynamic_cast<const ReferenceLora&>(*group.lora).parts()) {
-        for (const int32_t row : group.rows)
-          add_lora(part, x.row<float>(row), x.cols(), out.row<float>(row) + part.column);
-      }
-    }
+    reference_lora(x, groups, out);
   }
 
   void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
@@ -448,18 +403,6 @@ class ReferenceBackend final : public Backend {
   }
 
  private:
-  static void add_lora(const ReferenceLora::Part& part, const float* x, int64_t k, float* out) {
-    std::vector<double> inner;
-    for (int64_t i = 0; i < part.rank; ++i) inner.push_back(dot(x, &part.a[size_t(i * k)], k));
-    for (int64_t j = 0; j < part.cols; ++j) {
-      double sum = 0.0;
-      for (int64_t i = 0; i < part.rank; ++i) {
-        sum += inner[size_t(i)] * static_cast<double>(part.b[size_t(j * part.rank + i)]);
-      }
-      out[j] = static_cast<float>(static_cast<double>(out[j]) + part.scale * sum);
-    }
-  }
-
   double product(const TensorView& x, int64_t row, const PackedWeight& weight, int64_t col,
                  const TensorView& bias) const {
     const auto& stored = dynamic_cast<const ReferenceWeight&>(weight);
