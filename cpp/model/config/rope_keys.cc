@@ -27,7 +27,7 @@ RopeKind read_longrope_kind(ConfigReader& rope, const std::string& name) {
 RopeKind read_kind(ConfigReader& rope, const RopeDefaults& defaults) {
   const std::string old_spelling = rope.text("type", "default");
   const std::string name = rope.text("rope_type", old_spelling);
-  if (defaults.longrope_original) return read_longrope_kind(rope, name);
+  if (defaults.rules.longrope_original) return read_longrope_kind(rope, name);
   constexpr std::array<std::pair<std::string_view, RopeKind>, 6> kKinds{{
       {"default", RopeKind::kDefault},
       {"linear", RopeKind::kLinear},
@@ -147,12 +147,13 @@ MropeDefaults read_sections(ConfigReader& config, ConfigReader& rope, RopeKind k
 /// The elements of a head that turn.
 int32_t read_rotary_dim(ConfigReader& config, ConfigReader& rope, const RopeDefaults& defaults) {
   constexpr const char* kKey = "partial_rotary_factor";
-  if (!defaults.partial_rotary) {
+  if (!defaults.rules.partial_rotary) {
     config.require(kKey, 1.0);
     rope.require(kKey, 1.0);
     return defaults.head_dim;
   }
-  const double outer = config.optional_number(kKey, 0.0, 1.0).value_or(*defaults.partial_rotary);
+  const double outer =
+      config.optional_number(kKey, 0.0, 1.0).value_or(*defaults.rules.partial_rotary);
   const double factor = rope.optional_number(kKey, 0.0, 1.0).value_or(outer);
   const auto out = static_cast<int32_t>(defaults.head_dim * factor);
   if (out < 4 || out % 2 != 0) {
@@ -209,12 +210,12 @@ RopeScaling read_object(ConfigReader& config, ConfigReader& rope, const RopeDefa
 
   const auto inner = rope.optional_integer("original_max_position_embeddings", 1, kMaxLength);
   const auto outer = config.optional_integer("original_max_position_embeddings", 1, kMaxLength);
-  out.original_length =
-      outer.value_or(defaults.longrope_original.value_or(inner.value_or(max_position_embeddings)));
+  out.original_length = outer.value_or(
+      defaults.rules.longrope_original.value_or(inner.value_or(max_position_embeddings)));
   if (out.kind == RopeKind::kDynamic) {
     out.original_length = max_position_embeddings;
-    const auto alpha = defaults.fixed_alpha ? rope.optional_number("alpha", 1e-3, kMaxFactor)
-                                            : std::optional<double>();
+    const auto alpha = defaults.rules.fixed_alpha ? rope.optional_number("alpha", 1e-3, kMaxFactor)
+                                                  : std::optional<double>();
     if (alpha) {
       out.kind = RopeKind::kNtkAlpha;
       out.factor = *alpha;
@@ -228,7 +229,7 @@ RopeScaling read_object(ConfigReader& config, ConfigReader& rope, const RopeDefa
   if (out.kind == RopeKind::kLlama3) read_llama3(rope, out);
   if (out.kind == RopeKind::kYarn) read_yarn(rope, out);
   if (out.kind == RopeKind::kLongRope) read_longrope(rope, out);
-  if (defaults.reads_query_beta) {
+  if (defaults.rules.reads_query_beta) {
     out.query_beta = rope.number("llama_4_scaling_beta", 0.0, 0.0, 1e3);
     rope.optional_integer("max_position_embeddings", 1, kMaxLength);  // the same as the model's
   }
@@ -258,8 +259,8 @@ RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults
   // A non-empty rope_scaling (the old key) goes before rope_parameters (the new one).
   const JsonValue& scaling = object_of(config, "rope_scaling");
   const JsonValue& stored = object_of(config, "rope_parameters");
-  const bool is_usual = scaling.empty() && stored.empty() && defaults.usual != nullptr;
-  const JsonValue& parameters = is_usual ? *defaults.usual : stored;
+  const bool is_usual = scaling.empty() && stored.empty() && defaults.rules.usual != nullptr;
+  const JsonValue& parameters = is_usual ? *defaults.rules.usual : stored;
   const bool old_style = !scaling.empty();
   const double theta = config.number("rope_theta", defaults.theta, 1.0, kMaxTheta);
   ConfigReader rope(old_style ? scaling : parameters,
@@ -267,8 +268,8 @@ RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults
   return read_object(config, rope, defaults, theta);
 }
 
-RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& full,
-                               const RopeDefaults& sliding, std::string_view sliding_theta_key) {
+RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& defaults,
+                               const SlidingRope& sliding) {
   const std::string origin = config.origin() + ": rope_parameters";
   ConfigReader types(object_of(config, "rope_parameters"), origin);
   JsonValue of_full = object_of(types, "full_attention");
@@ -277,14 +278,15 @@ RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& full,
   for (const auto& [key, value] : object_of(config, "rope_scaling").object()) {
     of_full.object()[key] = value;
   }
-  const double full_theta = config.number("rope_theta", full.theta, 1.0, kMaxTheta);
+  const double full_theta = config.number("rope_theta", defaults.theta, 1.0, kMaxTheta);
   const double sliding_theta =
-      sliding_theta_key.empty() ? sliding.theta
-                                : config.number(sliding_theta_key, sliding.theta, 1.0, kMaxTheta);
+      sliding.theta_key == nullptr
+          ? sliding.theta
+          : config.number(sliding.theta_key, sliding.theta, 1.0, kMaxTheta);
   ConfigReader full_rope(of_full, origin + ": full_attention");
   ConfigReader sliding_rope(of_sliding, origin + ": sliding_attention");
-  return {read_object(config, full_rope, full, full_theta),
-          read_object(config, sliding_rope, sliding, sliding_theta)};
+  return {read_object(config, full_rope, defaults, full_theta),
+          read_object(config, sliding_rope, defaults, sliding_theta)};
 }
 
 }  // namespace headrace

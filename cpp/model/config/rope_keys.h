@@ -4,19 +4,14 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "model/config/config_reader.h"
 #include "model/config/rope_scaling.h"
 
 namespace headrace {
 
-/// What the readers know of the model.
-struct RopeDefaults {
-  double theta = 10000.0;
-  int64_t max_position_embeddings = 0;
-  MropeDefaults mrope = {};  ///< mrope_section (or freq_allocation) is read where it has sections
-  int32_t head_dim = 0;
+/// How a family's keys are read.
+struct RopeRules {
   /// Where partial_rotary_factor is absent. Nullopt: whole heads turn, and the key must be 1.
   std::optional<double> partial_rotary = {};
   bool fixed_alpha = false;  ///< an alpha makes dynamic scaling RopeKind::kNtkAlpha
@@ -27,21 +22,35 @@ struct RopeDefaults {
   const JsonValue* usual = nullptr;  ///< parameters of a config without any; null: none
 };
 
+/// What the readers know of the model.
+struct RopeDefaults {
+  double theta = 10000.0;
+  int64_t max_position_embeddings = 0;
+  MropeDefaults mrope = {};  ///< mrope_section (or freq_allocation) is read where it has sections
+  int32_t head_dim = 0;
+  RopeRules rules = {};
+};
+
 /// Reads rope_theta, rope_scaling, rope_parameters and original_max_position_embeddings of a
 /// config, mrope_section and, where time comes last, freq_allocation. Throws Error(kUnsupported)
 /// for a rope_type or a key that is not understood and Error(kCorruptFile) for a value out of
 /// range.
 RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults);
 
-/// Of models whose layers with a window have another rotary embedding.
+/// The rotary embedding of layers with a window, where they have one of their own.
+struct SlidingRope {
+  double theta = 10000.0;
+  const char* theta_key = nullptr;  ///< theta's in files without rope_parameters; null: none
+};
+
 struct RopesByType {
   RopeScaling full, sliding;
 };
 
 /// Reads rope_parameters, which has an object for full_attention and one for sliding_attention.
-/// Older files have rope_scaling and rope_theta of the layers without a window, and the theta of
-/// the others as `sliding_theta_key`, if that isn't empty. Throws likewise.
-RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& full,
-                               const RopeDefaults& sliding, std::string_view sliding_theta_key);
+/// In older files rope_scaling and rope_theta are those of layers without a window. Throws
+/// likewise.
+RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& defaults,
+                               const SlidingRope& sliding);
 
 }  // namespace headrace

@@ -31,15 +31,6 @@ struct FamilyDefaults {
   const char* activation = "silu";
 };
 
-/// What sets a family's rotary embedding apart.
-struct FamilyRope {
-  RopeStyle style = RopeStyle::kNeox;
-  /// As those of RopeDefaults.
-  std::optional<double> partial_rotary = {};
-  bool fixed_alpha = false;
-  std::optional<int64_t> longrope_original = {};
-};
-
 /// Attention and a gated MLP as ModelConfig's flags say, with tensors named as Llama's are.
 LayerSources list_llama_layer(const ModelConfig& config, const LayerNaming& naming);
 
@@ -64,7 +55,10 @@ struct Family {
   std::string_view model_type;                  ///< in config.json
   std::vector<std::string_view> architectures;  ///< that this build runs; the first is the usual
   FamilyDefaults defaults;
-  FamilyRope rope = {};
+  RopeStyle rope_style = RopeStyle::kNeox;
+  RopeRules rope = {};
+  /// Layers with a window have a rotary embedding of their own.
+  std::optional<SlidingRope> sliding_rope = {};
   bool has_paddle_layout = false;
   /// A head in the checkpoint is used and an embedding stands for one that isn't there, whatever
   /// tie_word_embeddings says.
@@ -72,9 +66,6 @@ struct Family {
   /// Reads the family's own keys: biases, norms, windows. `config` has its shape already, and for
   /// each layer a layer_window of 0 and a layer_rope of 0.
   void (*read)(ConfigReader& reader, ModelConfig& config) = nullptr;
-  /// Reads the rotary embeddings into `config`, after `read`. Null: one for all layers.
-  void (*read_ropes)(ConfigReader& reader, const RopeDefaults& defaults,
-                     ModelConfig& config) = nullptr;
   /// What a layer reads, and so which blocks it is made of.
   LayerSources (*list_layer)(const ModelConfig& config,
                              const LayerNaming& naming) = list_llama_layer;

@@ -109,6 +109,14 @@ LayerSources list_named_layer(const ModelConfig& config, const LayerNaming& nami
   return out;
 }
 
+LayerSources list_layer_with_norms_behind(const ModelConfig& config, const LayerNaming& naming) {
+  return list_named_layer(config, naming,
+                          {.mixer_norm = nullptr,
+                           .mixer_post_norm = "post_attention_layernorm",
+                           .feed_forward_norm = nullptr,
+                           .feed_forward_post_norm = "post_feedforward_layernorm"});
+}
+
 LayerSources list_llama_layer(const ModelConfig& config, const LayerNaming& naming) {
   return list_named_layer(config, naming, {});
 }

@@ -29,6 +29,9 @@ struct LayerNames {
 LayerSources list_named_layer(const ModelConfig& config, const LayerNaming& naming,
                               const LayerNames& names);
 
+/// The same, with Llama's names but norms behind the blocks alone (OLMo 2).
+LayerSources list_layer_with_norms_behind(const ModelConfig& config, const LayerNaming& naming);
+
 /// A norm of the model's kind.
 VectorSource list_norm(const ModelConfig& config, const LayerNaming& naming,
                        const std::string& name, const std::string& module, int64_t n);

@@ -321,19 +321,26 @@ bool read_causal(ConfigReader& reader, const ModelConfig& config) {
   return causal;
 }
 
+/// After the windows are known.
 void read_ropes(ConfigReader& reader, const Family& family, ModelConfig& config) {
   const RopeDefaults defaults{
       .theta = family.defaults.rope_theta,
       .max_position_embeddings = config.max_position_embeddings,
       .mrope = family.vision == nullptr ? MropeDefaults{} : family.vision->mrope,
       .head_dim = config.head_dim,
-      .partial_rotary = family.rope.partial_rotary,
-      .fixed_alpha = family.rope.fixed_alpha,
-      .longrope_original = family.rope.longrope_original};
-  if (family.read_ropes != nullptr) {
-    family.read_ropes(reader, defaults, config);
-  } else {
-    config.ropes = {make_rope(read_rope_scaling(reader, defaults), family.rope.style)};
+      .rules = family.rope};
+  if (!family.sliding_rope) {
+    const RopeScaling scaling = read_rope_scaling(reader, defaults);
+    config.ropes = {make_rope(scaling, family.rope_style)};
+    config.q_factor = {static_cast<float>(scaling.query_beta),
+                       static_cast<int32_t>(scaling.original_length)};
+    return;
+  }
+  const RopesByType scalings = read_ropes_by_type(reader, defaults, *family.sliding_rope);
+  config.ropes = {make_rope(scalings.full, family.rope_style),
+                  make_rope(scalings.sliding, family.rope_style)};
+  for (size_t i = 0; i < config.layer_rope.size(); ++i) {
+    config.layer_rope[i] = config.layer_window[i] > 0 ? 1 : 0;
   }
 }
 

@@ -43,7 +43,7 @@ const Family& cohere2_family() {
                    .norm_eps_key = "layer_norm_eps",
                    .norm_eps = 1e-5,
                    .tie_word_embeddings = true},
-      .rope = {.style = RopeStyle::kInterleaved},
+      .rope_style = RopeStyle::kInterleaved,
       .read = read_cohere2,
       .list_layer = list_cohere2_layer,
       .harmless_keys = {"use_embedding_sharing", "use_parallel_embedding",

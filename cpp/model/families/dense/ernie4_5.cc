@@ -29,7 +29,7 @@ const Family& ernie4_5_family() {
                    .norm_eps = 1e-5,
                    .rope_theta = 500000.0,
                    .tie_word_embeddings = true},
-      .rope = {.style = RopeStyle::kInterleaved},
+      .rope_style = RopeStyle::kInterleaved,
       .has_paddle_layout = true,
       .read = read_ernie4_5,
       .harmless_keys = paddle_harmless_keys(),

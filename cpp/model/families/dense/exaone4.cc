@@ -31,14 +31,6 @@ void read_exaone4(ConfigReader& reader, ModelConfig& config) {
   if (window) turn_sliding_layers_only(config);
 }
 
-LayerSources list_exaone4_layer(const ModelConfig& config, const LayerNaming& naming) {
-  return list_named_layer(config, naming,
-                          {.mixer_norm = nullptr,
-                           .mixer_post_norm = "post_attention_layernorm",
-                           .feed_forward_norm = nullptr,
-                           .feed_forward_post_norm = "post_feedforward_layernorm"});
-}
-
 }  // namespace
 
 const Family& exaone4_family() {
@@ -51,7 +43,7 @@ const Family& exaone4_family() {
                    .max_position_embeddings = 2048,
                    .norm_eps = 1e-5},
       .read = read_exaone4,
-      .list_layer = list_exaone4_layer,
+      .list_layer = list_layer_with_norms_behind,
       .harmless_keys = {"cache_implementation"},
   };
   return kFamily;

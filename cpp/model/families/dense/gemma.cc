@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "model/config/rope_keys.h"
 #include "model/families/family.h"
 #include "model/families/keys/layer_keys.h"
 #include "model/families/llama_layer.h"
@@ -39,14 +38,6 @@ void read_gemma3(ConfigReader& reader, ModelConfig& config) {
   }
   const int64_t period = reader.integer("sliding_window_pattern", 6, 1, kMaxWindow);
   read_windows(reader, read_window(reader, {}), all_but_last_of(period), config);
-}
-
-void read_gemma3_ropes(ConfigReader& reader, const RopeDefaults& defaults, ModelConfig& config) {
-  RopeDefaults full = defaults;
-  full.theta = 1e6;
-  const RopesByType ropes = read_ropes_by_type(reader, full, defaults, "rope_local_base_freq");
-  set_ropes_by_window(make_rope(ropes.full, RopeStyle::kNeox),
-                      make_rope(ropes.sliding, RopeStyle::kNeox), config);
 }
 
 LayerSources list_gemma_layer(const ModelConfig& config, const LayerNaming& naming) {
@@ -91,10 +82,11 @@ const Family& gemma3_text_family() {
             FamilyDefaults out = kDefaults;
             out.vocab_size = 262208;
             out.max_position_embeddings = 131072;
+            out.rope_theta = 1e6;
             return out;
           }(),
+      .sliding_rope = SlidingRope{1e4, "rope_local_base_freq"},
       .read = read_gemma3,
-      .read_ropes = read_gemma3_ropes,
       .list_layer = list_gemma_layer,
       .harmless_keys = {"hidden_act", "cache_implementation", "_sliding_window_pattern"},
   };

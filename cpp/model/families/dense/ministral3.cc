@@ -1,6 +1,5 @@
 // Ministral 3: queries of positions behind the length of training grow.
 
-#include "model/config/rope_keys.h"
 #include "model/families/family.h"
 #include "model/families/keys/layer_keys.h"
 
@@ -27,17 +26,6 @@ const JsonValue& usual_rope() {
   return kRope;
 }
 
-void read_ministral3_ropes(ConfigReader& reader, const RopeDefaults& defaults,
-                           ModelConfig& config) {
-  RopeDefaults own = defaults;
-  own.usual = &usual_rope();
-  own.reads_query_beta = true;
-  const RopeScaling scaling = read_rope_scaling(reader, own);
-  config.ropes = {make_rope(scaling, RopeStyle::kNeox)};
-  config.q_factor = {static_cast<float>(scaling.query_beta),
-                     static_cast<int32_t>(scaling.original_length)};
-}
-
 }  // namespace
 
 const Family& ministral3_family() {
@@ -51,8 +39,8 @@ const Family& ministral3_family() {
                    .head_dim = 128,
                    .max_position_embeddings = 262144,
                    .norm_eps = 1e-5},
+      .rope = {.reads_query_beta = true, .usual = &usual_rope()},
       .read = read_ministral3,
-      .read_ropes = read_ministral3_ropes,
       .harmless_keys = {},
   };
   return kFamily;

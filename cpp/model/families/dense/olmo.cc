@@ -1,6 +1,5 @@
 // OLMo 2 and OLMo 3: norms stand behind the blocks alone.
 
-#include "model/config/rope_keys.h"
 #include "model/families/family.h"
 #include "model/families/keys/layer_keys.h"
 #include "model/families/llama_layer.h"
@@ -21,21 +20,6 @@ void read_olmo3(ConfigReader& reader, ModelConfig& config) {
   read_windows(reader, read_window(reader, 4096), all_but_last_of(4), config);
 }
 
-// Of flat keys, rope_theta and rope_scaling are those of the layers without a window.
-void read_olmo3_ropes(ConfigReader& reader, const RopeDefaults& defaults, ModelConfig& config) {
-  const RopesByType ropes = read_ropes_by_type(reader, defaults, defaults, "");
-  set_ropes_by_window(make_rope(ropes.full, RopeStyle::kNeox),
-                      make_rope(ropes.sliding, RopeStyle::kNeox), config);
-}
-
-LayerSources list_olmo_layer(const ModelConfig& config, const LayerNaming& naming) {
-  return list_named_layer(config, naming,
-                          {.mixer_norm = nullptr,
-                           .mixer_post_norm = "post_attention_layernorm",
-                           .feed_forward_norm = nullptr,
-                           .feed_forward_post_norm = "post_feedforward_layernorm"});
-}
-
 }  // namespace
 
 const Family& olmo2_family() {
@@ -44,7 +28,7 @@ const Family& olmo2_family() {
       .architectures = {"Olmo2ForCausalLM"},
       .defaults = {.vocab_size = 50304, .max_position_embeddings = 2048, .norm_eps = 1e-5},
       .read = read_olmo2,
-      .list_layer = list_olmo_layer,
+      .list_layer = list_layer_with_norms_behind,
       .harmless_keys = {},
   };
   return kFamily;
@@ -58,9 +42,9 @@ const Family& olmo3_family() {
                    .max_position_embeddings = 2048,
                    .norm_eps = 1e-5,
                    .rope_theta = 5e5},
+      .sliding_rope = SlidingRope{5e5},
       .read = read_olmo3,
-      .read_ropes = read_olmo3_ropes,
-      .list_layer = list_olmo_layer,
+      .list_layer = list_layer_with_norms_behind,
       .harmless_keys = {},
   };
   return kFamily;

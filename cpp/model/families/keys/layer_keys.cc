@@ -1,7 +1,5 @@
 #include "model/families/keys/layer_keys.h"
 
-#include <utility>
-
 #include "model/families/family.h"
 
 namespace headrace {
@@ -33,13 +31,6 @@ float read_cap(ConfigReader& reader, const char* key, double fallback) {
   constexpr double kLeast = 1e-3, kMost = 1e6;
   if (!reader.has_key(key)) return static_cast<float>(fallback);
   return static_cast<float>(reader.optional_number(key, kLeast, kMost).value_or(0.0));
-}
-
-void set_ropes_by_window(RopeSpec full, RopeSpec sliding, ModelConfig& config) {
-  config.ropes = {std::move(full), std::move(sliding)};
-  for (size_t i = 0; i < config.layer_rope.size(); ++i) {
-    config.layer_rope[i] = config.layer_window[i] > 0 ? 1 : 0;
-  }
 }
 
 void turn_sliding_layers_only(ModelConfig& config) {

@@ -28,9 +28,6 @@ void read_attention_bias(ConfigReader& reader, ModelConfig& config);
 /// A cap of logits: `fallback` where the key is absent, 0 (none) where it is null.
 float read_cap(ConfigReader& reader, const char* key, double fallback);
 
-/// Layers without a window turn by another table than those with one.
-void set_ropes_by_window(RopeSpec full, RopeSpec sliding, ModelConfig& config);
-
 /// Only layers with a window turn.
 void turn_sliding_layers_only(ModelConfig& config);
 

@@ -243,7 +243,7 @@ Family family_of(std::string_view model_type) {
                        .norm_eps = 1e-5,
                        .rope_theta = 500000.0,
                        .tie_word_embeddings = true},
-          .rope = {.style = RopeStyle::kInterleaved},
+          .rope_style = RopeStyle::kInterleaved,
           .has_paddle_layout = true,
           .head_if_stored = true,
           .read = read_ernie_text,

@@ -176,7 +176,7 @@ RopeScaling read_of(const std::string& text, RopeDefaults defaults) {
 }
 
 TEST(RopeScalingKeys, PartOfAHead) {
-  const RopeDefaults half{.head_dim = 64, .partial_rotary = 0.5};
+  const RopeDefaults half{.head_dim = 64, .rules = {.partial_rotary = 0.5}};
   EXPECT_EQ(read_of("{}", half).rotary_dim, 32);
   EXPECT_EQ(read_of(R"({"partial_rotary_factor":0.75})", half).rotary_dim, 48);
   EXPECT_EQ(read_of(R"({"partial_rotary_factor":0.75,
@@ -188,12 +188,13 @@ TEST(RopeScalingKeys, PartOfAHead) {
   for (const char* odd : {"0.05", "0.0", "0.7"}) {
     const std::string text = str_cat(R"({"partial_rotary_factor":)", odd, "}");
     expect_error(ErrorCode::kCorruptFile, {"partial_rotary_factor"},
-                 [&] { read_of(text, {.head_dim = 48, .partial_rotary = 1.0}); });
+                 [&] { read_of(text, {.head_dim = 48, .rules = {.partial_rotary = 1.0}}); });
   }
 }
 
 TEST(RopeScalingKeys, LongRopeOfPhi) {
-  const RopeDefaults phi{.head_dim = 4, .partial_rotary = 1.0, .longrope_original = 1024};
+  const RopeDefaults phi{.head_dim = 4,
+                         .rules = {.partial_rotary = 1.0, .longrope_original = 1024}};
   const std::string factors = R"("short_factor":[1,1.5],"long_factor":[2,4]})";
   for (const char* name : {"longrope", "su", "yarn"}) {
     const RopeScaling s =
@@ -217,10 +218,8 @@ TEST(RopeScalingKeys, OfTwoKindsOfLayers) {
   const auto read_both = [](const std::string& text) {
     const JsonValue json = parse_json_object(text, "config.json", JsonLimits{});
     ConfigReader reader(json, "config.json");
-    const RopeDefaults sliding{.max_position_embeddings = 4096, .head_dim = 64};
-    RopeDefaults full = sliding;
-    full.theta = 1e6;
-    return read_ropes_by_type(reader, full, sliding, "rope_local_base_freq");
+    const RopeDefaults defaults{.theta = 1e6, .max_position_embeddings = 4096, .head_dim = 64};
+    return read_ropes_by_type(reader, defaults, {1e4, "rope_local_base_freq"});
   };
   EXPECT_EQ(read_both("{}").full.theta, 1e6);
   EXPECT_EQ(read_both("{}").sliding.theta, 1e4);
