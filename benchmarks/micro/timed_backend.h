@@ -64,8 +64,9 @@ class TimedBackend final : public Backend {
   size_t kv_block_bytes(const CacheLayout& layout) const override {
     return inner_.kv_block_bytes(layout);
   }
-  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t blocks) override {
-    return inner_.make_kv_cache(layout, blocks);
+  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t blocks,
+                                         int32_t slots) override {
+    return inner_.make_kv_cache(layout, blocks, slots);
   }
   void add_host_blocks(KvCache& cache, int32_t count) override {
     inner_.add_host_blocks(cache, count);

@@ -39,6 +39,10 @@ struct SchedulerConfig {
   int32_t num_host_blocks = 0;  ///< places for blocks that leave the prefix cache; 0 = none
   /// KvGroups::windows of the cache; those of 0 first.
   std::vector<int32_t> windows = {0};
+  int32_t num_state_slots = 0;       ///< of a model with states; 0: it has none
+  int32_t num_host_state_slots = 0;  ///< places for snapshots that leave the state slots
+  /// Positions between snapshots: a multiple of block_size.
+  int32_t snapshot_interval = 2048;
   OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;
 };
 
@@ -94,6 +98,11 @@ struct PlannedSeq {
   std::span<const int32_t> tokens;  ///< [num_tokens] ids
   /// Block tables by group. They cover all rows and drafts, and lack what has been given back.
   std::span<const std::vector<int32_t>> tables;
+  /// As SeqSlice has them; of a model without states kZeroState.
+  int32_t state_in = kZeroState;
+  int32_t state_out = kZeroState;
+  /// Behind rows and drafts, those of drafts that are not computed included. Valid like `tokens`.
+  std::span<const StateSave> saves = {};
 };
 
 struct StepPlan {

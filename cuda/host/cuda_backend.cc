@@ -219,7 +219,9 @@ size_t CudaBackend::kv_block_bytes(const CacheLayout& layout) const {
   return DeviceKvCache::block_bytes(layout);
 }
 
-std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const CacheLayout& layout, int32_t num_blocks) {
+std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
+                                                    int32_t num_slots) {
+  HEADRACE_CHECK(num_slots == 0, num_slots);
   check_cache_layout(layout, num_blocks);
   if (kv_has_scales(layout.groups.front().rows.dtype)) refuse(refused_.code_writes);
   const auto bytes =

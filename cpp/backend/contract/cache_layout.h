@@ -6,6 +6,10 @@
 // what all layers of its group keep of block_size tokens. Blocks of all groups are as large, so
 // they come out of one pool and have one numbering: a group's share of it is what its sequences
 // need. A layer of a group uses one of the block's num_slots() parts, and a group may use fewer.
+//
+// A layer may keep a state, too, or instead: numbers that each token overwrites, so that they
+// aren't in blocks. A cache has slots for them: one slot has all layers' states of one sequence at
+// one position.
 
 #include <algorithm>
 #include <cstddef>
@@ -42,6 +46,28 @@ inline PagedRows kv_rows(int32_t num_kv_heads, int32_t head_dim, DType dtype) {
 /// which a row reads.
 inline constexpr int32_t kCacheTile = 64;
 
+/// What a layer with a state keeps of a sequence: as many float32 numbers, however long it is. One
+/// sequence's states of all layers are a slot.
+struct StateRows {
+  /// The last inputs of a causal convolution over time: `window` rows of `channels`.
+  int32_t channels = 0;  ///< 0: none
+  int32_t window = 0;    ///< of a kernel of n rows the n - 1 before the next one
+  /// A matrix [key_dim, value_dim] of each head, of delta_rule() or ssm_scan().
+  int32_t heads = 0;  ///< 0: none
+  int32_t key_dim = 0, value_dim = 0;
+
+  bool operator==(const StateRows&) const = default;
+  bool empty() const noexcept { return channels == 0 && heads == 0; }
+  size_t window_numbers() const noexcept {
+    return static_cast<size_t>(channels) * static_cast<size_t>(window);
+  }
+  size_t matrix_numbers() const noexcept {
+    return static_cast<size_t>(heads) * static_cast<size_t>(key_dim) *
+           static_cast<size_t>(value_dim);
+  }
+  size_t numbers() const noexcept { return window_numbers() + matrix_numbers(); }
+};
+
 struct CacheGroup {
   PagedRows rows;
   int32_t num_layers = 0;
@@ -49,8 +75,8 @@ struct CacheGroup {
 
 /// Where a layer's rows are.
 struct CachePlace {
-  int32_t group = 0;
-  int32_t slot = 0;  ///< part of the block
+  int32_t group = 0;  ///< < 0: it keeps none
+  int32_t slot = 0;   ///< part of the block
 };
 
 struct CacheLayout {
@@ -58,6 +84,8 @@ struct CacheLayout {
   /// Their rows differ in nothing but the window.
   std::vector<CacheGroup> groups;
   std::vector<CachePlace> layers;  ///< by number
+  /// By number, too; empty: no layer keeps a state.
+  std::vector<StateRows> states;
 
   int32_t num_groups() const noexcept { return static_cast<int32_t>(groups.size()); }
   int32_t num_layers() const noexcept { return static_cast<int32_t>(layers.size()); }
@@ -68,6 +96,9 @@ struct CacheLayout {
     return most;
   }
   const CachePlace& place(int32_t layer) const { return layers[static_cast<size_t>(layer)]; }
+
+  bool has_states() const noexcept { return !states.empty(); }
+  const StateRows& state(int32_t layer) const { return states[static_cast<size_t>(layer)]; }
 
   /// All layers keep the same.
   static CacheLayout uniform(int32_t num_layers, const PagedRows& rows, int32_t block_size) {

@@ -50,6 +50,7 @@ struct BackendNeeds {
   int32_t tower_head_dim = 0;
   int32_t experts = 0;    ///< of a layer; 0: route() and experts() aren't called
   bool adapters = false;  ///< lora()
+  bool states = false;    ///< the ops of layers with a state (state_ops.h)
 };
 
 }  // namespace headrace

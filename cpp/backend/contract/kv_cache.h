@@ -17,14 +17,17 @@ class KvCache {
   /// Of every group, but for the window.
   const PagedRows& rows() const noexcept { return layout_.groups.front().rows; }
   int32_t num_blocks() const noexcept { return num_blocks_; }
+  /// State slots; 0 of a layout without states.
+  int32_t num_state_slots() const noexcept { return num_state_slots_; }
 
  protected:
-  KvCache(CacheLayout layout, int32_t num_blocks)
-      : layout_(std::move(layout)), num_blocks_(num_blocks) {}
+  KvCache(CacheLayout layout, int32_t num_blocks, int32_t num_state_slots = 0)
+      : layout_(std::move(layout)), num_blocks_(num_blocks), num_state_slots_(num_state_slots) {}
 
  private:
   CacheLayout layout_;
   int32_t num_blocks_;
+  int32_t num_state_slots_;
 };
 
 }  // namespace headrace

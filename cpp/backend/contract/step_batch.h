@@ -9,6 +9,7 @@
 
 #include "backend/contract/block_tables.h"
 #include "backend/contract/sample_op.h"
+#include "backend/contract/state_save.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -28,6 +29,14 @@ struct SeqSlice {
   /// Adapter that all its rows use: its number among those that the decoder is given for the step,
   /// or kNoAdapter. Ops take LoraGroups.
   int32_t adapter = kNoAdapter;
+  /// Of a cache with states: the slot that has them as they are before the first row, or
+  /// kZeroState, and the one that gets them as they are behind the last row. They may be the same.
+  /// What a slice stores to (state_out, saves), no other slice of the step loads or stores.
+  int32_t state_in = kZeroState;
+  int32_t state_out = kZeroState;  ///< kZeroState: of a cache without states
+  /// By ascending row, none of them the last row; slots different from each other and from
+  /// state_out and state_in.
+  std::span<const StateSave> saves = {};
 };
 
 /// What a row is a part of, which decides the experts that it goes to where there are two groups of

@@ -61,7 +61,8 @@ class CpuBackend : public Backend {
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const CacheLayout& layout) const override;
-  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks) override;
+  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
+                                         int32_t num_slots) override;
   void add_host_blocks(KvCache& cache, int32_t count) override;
 
   void reserve(const std::function<void()>& ops) override;

@@ -154,7 +154,9 @@ class ReferenceBackend final : public Backend {
   size_t kv_block_bytes(const CacheLayout& layout) const override {
     return reference_kv_block_bytes(layout);
   }
-  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks) override {
+  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
+                                         int32_t num_slots) override {
+    HEADRACE_CHECK(num_slots == 0, num_slots);
     return make_reference_kv_cache(layout, num_blocks, memory_);
   }
   void add_host_blocks(KvCache& cache, int32_t count) override {

@@ -188,7 +188,9 @@ size_t CpuBackend::kv_block_bytes(const CacheLayout& layout) const {
   return CpuKvCache::block_bytes(layout);
 }
 
-std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const CacheLayout& layout, int32_t num_blocks) {
+std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
+                                                   int32_t num_slots) {
+  HEADRACE_CHECK(num_slots == 0, num_slots);
   check_cache_layout(layout, num_blocks);
   const auto bytes =
       checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(layout));
