@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "backend/contract/block_copy.h"
+#include "backend/contract/state_save.h"
 #include "kv/block_pool.h"
 #include "kv/cache_identity.h"
 #include "kv/kv_groups.h"

@@ -166,10 +166,10 @@ std::vector<MemoryRequest> rank_requests(const ModelOptions& options, const Mode
 struct Runners {
   std::unique_ptr<DecoderRunner> model, draft;  ///< draft: may be null
 
-  void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts, int32_t num_blocks,
-                   int32_t num_host_blocks) {
-    model->make_cache(shapes.cache, num_blocks, num_host_blocks);
-    if (draft) draft->make_cache(drafts->shapes.cache, num_blocks);
+  void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts,
+                   const CacheCounts& counts) {
+    model->make_cache(shapes.cache, counts);
+    if (draft) draft->make_cache(drafts->shapes.cache, {.blocks = counts.blocks});
   }
 };
 
@@ -198,11 +198,12 @@ std::unique_ptr<Speculator> make_speculator(const ModelOptions& options, const M
 }
 
 // A GPU's memory is divided by what the largest steps have taken of it. They compute nothing: a
-// cache of one block will do.
+// cache of one block will do, with the slots that a step may name.
 MemoryPlan measure_and_plan(std::vector<MemoryRequest> requests, const SchedulerConfig& config,
                             Runners& runners, const Shapes& shapes,
                             const std::optional<Draft>& draft, const RankedBackends& ranks) {
-  runners.make_caches(shapes, draft, 1, 0);
+  const int32_t slots = shapes.has_states ? config.max_num_seqs : 0;
+  runners.make_caches(shapes, draft, {.blocks = 1, .state_slots = slots});
   reserve_steps(*runners.model, config);
   if (runners.draft) reserve_steps(*runners.draft, config);
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -331,7 +332,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   }
   const MemoryRequest request = sum_of(requests);
   const size_t held_bytes = runners.model->memory_pool_bytes();
-  runners.make_caches(shapes, draft, plan.num_kv_blocks, plan.num_host_blocks);
+  runners.make_caches(shapes, draft, {plan.num_kv_blocks, plan.num_host_blocks});
 
   LoadedModel out = loaded_model(options, config, shapes, plan, *runners.model);
   ModelInfo& info = out.info = describe_config(name, options.path, config);

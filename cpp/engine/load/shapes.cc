@@ -70,7 +70,7 @@ CacheLayout rank_layout(const CacheOptions& options, const ModelConfig& config,
                         const RankPlace& rank) {
   ModelSources sources = list_sources(config, likely_naming(config));
   share_sources(rank, sources);
-  return make_cache_layout(list_cache_rows(sources), options);
+  return make_cache_layout(list_kept(sources), options);
 }
 
 Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage,
@@ -95,7 +95,9 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
     out.cache.windows_below =
         options.max_model_len > 0 ? options.max_model_len : config.max_position_embeddings;
   }
-  out.windows = group_windows(rank_layout(out.cache, config, {}));
+  const CacheLayout layout = rank_layout(out.cache, config, {});
+  out.windows = group_windows(layout);
+  out.has_states = layout.has_states();
   return out;
 }
 
@@ -122,7 +124,8 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .vision = config.vision.has_value(),
           .tower_head_dim = config.vision ? config.vision->head_dim : 0,
           .experts = config.moe.router.num_experts,
-          .adapters = options.max_loras > 0};
+          .adapters = options.max_loras > 0,
+          .states = shapes.has_states};
 }
 
 void check_speculative(const ModelOptions& options, const ModelConfig& config) {

@@ -18,6 +18,7 @@ struct Shapes {
   DecoderOptions decoder;
   CacheOptions cache;
   std::vector<int32_t> windows;  ///< KvGroups::windows
+  bool has_states = false;       ///< some layer keeps a state
 };
 
 /// The draft model of speculative decoding, about to be loaded.
