@@ -124,10 +124,9 @@ headrace_model_stats to_c(const ModelStats& from) {
   out.free_state_slots = from.free_state_slots;
   out.cached_state_slots = from.cached_state_slots;
   out.cached_host_state_slots = from.cached_host_state_slots;
-  out.state_slots_to_host = from.state_slots_to_host;
-  out.state_slots_from_host = from.state_slots_from_host;
   out.snapshots_saved = from.snapshots_saved;
   out.snapshots_evicted = from.snapshots_evicted;
+  out.snapshots_restored = from.snapshots_restored;
   out.prefix_unused_tokens = from.prefix_unused_tokens;
   return out;
 }

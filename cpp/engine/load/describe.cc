@@ -101,6 +101,7 @@ void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
     info.scratch_bytes += decoder.scratch_bytes();
   }
   info.packed_weights = runner.packed_file();
+  info.state_slot_bytes = request.state_slot_bytes;
   info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
   info.host_kv_cache_bytes = static_cast<size_t>(plan.num_host_blocks) * request.host_block_bytes;
 }

@@ -108,16 +108,15 @@ void add_stats(const ModelStats& replica, ModelStats& sum) {
     sum.*gauge += replica.*gauge;
   }
   for (uint64_t ModelStats::* counter :
-       {&ModelStats::finished_requests,      &ModelStats::preemptions,
-        &ModelStats::interruptions,          &ModelStats::steps,
-        &ModelStats::prompt_tokens,          &ModelStats::generated_tokens,
-        &ModelStats::prefix_hit_tokens,      &ModelStats::prefix_miss_tokens,
+       {&ModelStats::finished_requests, &ModelStats::preemptions, &ModelStats::interruptions,
+        &ModelStats::steps, &ModelStats::prompt_tokens, &ModelStats::generated_tokens,
+        &ModelStats::prefix_hit_tokens, &ModelStats::prefix_miss_tokens,
         &ModelStats::prefix_host_hit_tokens, &ModelStats::kv_blocks_to_host,
-        &ModelStats::kv_blocks_from_host,    &ModelStats::state_slots_to_host,
-        &ModelStats::state_slots_from_host,  &ModelStats::snapshots_saved,
-        &ModelStats::snapshots_evicted,      &ModelStats::prefix_unused_tokens,
-        &ModelStats::drafted_tokens,         &ModelStats::accepted_tokens,
-        &ModelStats::encoded_tokens,         &ModelStats::encoder_hit_tokens}) {
+        &ModelStats::kv_blocks_from_host, &ModelStats::snapshots_saved,
+        &ModelStats::snapshots_evicted, &ModelStats::snapshots_restored,
+        &ModelStats::prefix_unused_tokens, &ModelStats::drafted_tokens,
+        &ModelStats::accepted_tokens, &ModelStats::encoded_tokens,
+        &ModelStats::encoder_hit_tokens}) {
     sum.*counter += replica.*counter;
   }
   for (size_t ModelStats::* bytes : {&ModelStats::memory_bytes, &ModelStats::memory_pool_bytes,

@@ -222,8 +222,7 @@ typedef struct headrace_model_stats {
   uint64_t encoded_tokens, encoder_hit_tokens;
   size_t encoder_cache_bytes;
   int32_t total_state_slots, free_state_slots, cached_state_slots, cached_host_state_slots;
-  uint64_t state_slots_to_host, state_slots_from_host, snapshots_saved, snapshots_evicted;
-  uint64_t prefix_unused_tokens;
+  uint64_t snapshots_saved, snapshots_evicted, snapshots_restored, prefix_unused_tokens;
 } headrace_model_stats;
 
 HEADRACE_C_API headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* name,

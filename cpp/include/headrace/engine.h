@@ -114,7 +114,8 @@ struct ModelStats {
   int32_t total_kv_blocks = 0, free_kv_blocks = 0;
   int32_t cached_kv_blocks = 0;       // gauge: free, but hold a prefix
   int32_t cached_host_kv_blocks = 0;  // gauge: host blocks that hold a prefix
-  // Gauges of models with states; cached slots are free, and have a prefix's state.
+  // Gauges of models with states. Cached slots have a snapshot, which goes when a request needs its
+  // slot; free ones have nothing.
   int32_t total_state_slots = 0, free_state_slots = 0;
   int32_t cached_state_slots = 0, cached_host_state_slots = 0;
   uint64_t finished_requests = 0, preemptions = 0, interruptions = 0, steps = 0;
@@ -122,11 +123,11 @@ struct ModelStats {
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
   uint64_t prefix_host_hit_tokens = 0;                      // of the hits, those in host blocks
   uint64_t kv_blocks_to_host = 0, kv_blocks_from_host = 0;  // moved, to make room and to be read
-  uint64_t state_slots_to_host = 0, state_slots_from_host = 0;  // likewise
-  uint64_t snapshots_saved = 0, snapshots_evicted = 0;
+  /// Snapshots that were kept, that had to leave their slots, and that came back from the host's.
+  uint64_t snapshots_saved = 0, snapshots_evicted = 0, snapshots_restored = 0;
   /// Of the misses: in cached blocks, but behind the last snapshot.
   uint64_t prefix_unused_tokens = 0;
-  double busy_seconds = 0;                                  // in steps
+  double busy_seconds = 0;       // in steps
   double mask_wait_seconds = 0;  // of those, waiting for constraints (guided decoding)
   size_t memory_bytes = 0;       // gauge: used by the model, without what is mapped
   size_t memory_pool_bytes = 0;  // gauge: taken from the system for it, used or not

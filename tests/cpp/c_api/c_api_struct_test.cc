@@ -69,10 +69,9 @@ EXPECT_NO_TAIL_PADDING(headrace_output, reserved);
   [[maybe_unused]] const auto& [state, running_replicas, waiting, running, total, free, cached,
                                 host_cached, slots_in_all, free_slots, cached_slots,
                                 cached_host_slots, finished, preempted, interrupted, steps, prompts,
-                                generated, hits, misses, host_hits, to_host, from_host,
-                                states_to_host, states_from_host, saved, evicted, unused, busy,
-                                masks, memory, pool, mapped, drafted, accepted, encoded, found,
-                                cache_bytes] = stats;
+                                generated, hits, misses, host_hits, to_host, from_host, saved,
+                                evicted, restored, unused, busy, masks, memory, pool, mapped,
+                                drafted, accepted, encoded, found, cache_bytes] = stats;
   [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, from_swap, r7, r8,
                                 replica, images, clips] = request_stats;
   [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, sequence, code, message] =

@@ -247,10 +247,9 @@ class ModelStats:
     prefix_host_hit_tokens: int = 0
     kv_blocks_to_host: int = 0
     kv_blocks_from_host: int = 0
-    state_slots_to_host: int = 0
-    state_slots_from_host: int = 0
     snapshots_saved: int = 0
     snapshots_evicted: int = 0
+    snapshots_restored: int = 0
     prefix_unused_tokens: int = 0
     busy_seconds: float = 0.0
     mask_wait_seconds: float = 0.0
