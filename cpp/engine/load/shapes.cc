@@ -40,7 +40,8 @@ int32_t choose_interval(const ModelOptions& options, const CacheLayout& layout) 
     const PagedRows& rows = group.rows;
     const auto numbers =
         static_cast<size_t>(rows.num_kv_heads) * static_cast<size_t>(rows.key_dim + rows.value_dim);
-    token_bytes += static_cast<size_t>(group.num_layers) * dtype_bits(rows.dtype) * numbers / 8;
+    const size_t half_bytes = std::max<size_t>(1, 2 * dtype_size(rows.dtype));
+    token_bytes += static_cast<size_t>(group.num_layers) * half_bytes * numbers / 2;
   }
   const size_t tokens = std::clamp(state_bytes / std::max<size_t>(1, token_bytes), kLeast, kMost);
   return static_cast<int32_t>(round_up(tokens, static_cast<size_t>(options.block_size)));
