@@ -89,7 +89,7 @@ TEST_P(EngineChaos, WhateverAnyoneGetsIsRightAndNothingIsLost) {
   EXPECT_EQ(stats.free_kv_blocks, stats.total_kv_blocks);
   EXPECT_GT(stats.kv_blocks_to_host, 0u);
   EXPECT_EQ(stats.free_state_slots + stats.cached_state_slots, stats.total_state_slots);
-  EXPECT_EQ(stats.snapshots_saved > 0 && stats.snapshots_restored > 0, GetParam().state_slots > 0);
+  EXPECT_EQ(stats.snapshots_saved > 0, GetParam().state_slots > 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(
