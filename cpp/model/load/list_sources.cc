@@ -260,7 +260,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   number_sites(out);
   out.adapter_parts = count_adapter_parts(*family, config, naming, out);
   out.final_norm = {.name = "final_norm",
-                    .parts = {{naming.prefix + "norm.weight", hidden}},
+                    .parts = {{str_cat(naming.prefix, family->final_norm, ".weight"), hidden}},
                     .offset = config.norm_offset,
                     .is_norm = true,
                     .is_float = config.norm_offset != 0.0f};

@@ -42,8 +42,10 @@ class FeedForwardSources : public BlockSources {
 
 class MixerSources : public BlockSources {
  public:
-  /// What it keeps of each sequence. The cache's dtype is not its own.
-  virtual PagedRows cache_rows() const = 0;
+  /// What it keeps of each token. The cache's dtype is not its own. No heads: nothing.
+  virtual PagedRows cache_rows() const { return {}; }
+  /// What it keeps of each sequence besides. Empty: nothing.
+  virtual StateRows state() const { return {}; }
   /// `layer`: the layer's number in the cache's layout.
   virtual std::unique_ptr<Mixer> load(WeightReader& reader, int32_t layer) const = 0;
   /// Columns of StepRows::mixed.

@@ -47,6 +47,7 @@ enum class MatrixRole : uint8_t {
   kLinear,      ///< of a layer: quantized if the model is
   kVocabulary,  ///< embedding or head
   kRouter,      ///< kept in float32 whatever the model's dtype, never quantized
+  kGates,       ///< of a layer, few rows that open and close a state: never quantized
 };
 
 /// No number: no adapter changes the linear.
