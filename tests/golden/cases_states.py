@@ -76,7 +76,7 @@ LFM2S = (
 QWENS = (
     case(
         "qwen3_5",
-        "gated delta rule, three value heads for each key head; attention with a gate, partial rope",
+        "gated delta rule, three value heads for each key head; attention's gate, partial rope",
         THREE_VALUES,
         twins=(Twin("qwen3_5_wrapped", "wrapped", wrapped(THREE_VALUES, "qwen3_5")),),
     ),

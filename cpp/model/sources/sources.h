@@ -88,6 +88,10 @@ struct MatrixSource {
   WeightShape weight_shape(DType storage) const;
 };
 
+/// Parts that one adapter may have for the linear: one for each of its runs of rows of one stored
+/// tensor.
+int64_t adapter_parts(const MatrixSource& source) noexcept;
+
 /// Stored vectors, one behind the other. Empty: the model has none.
 struct VectorSource {
   std::string name;  ///< likewise: "layers.3.qkv_bias", "final_norm"
