@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/checks/op_checks_attention.h"
+#include "backend/checks/op_checks_state.h"
 #include "backend/checks/tensor_checks.h"
 #include "backend/host/weight_source.h"
 #include "base/check.h"
@@ -41,6 +42,7 @@ void check_batch(const StepBatch& batch) {
     HEADRACE_CHECK(modality == Modality::kText || modality == Modality::kVision,
                    static_cast<int>(modality));
   }
+  check_batch_states(batch);
 }
 
 void check_embed(const StepBatch& batch, const PackedWeight& table, const TensorView& out) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "backend/checks/op_checks_state.h"
 #include "base/check.h"
 #include "base/checked_math.h"
 
@@ -63,10 +64,12 @@ void check_cache_layout(const CacheLayout& layout, int32_t num_blocks) {
                    group.num_layers);
   }
   for (const CachePlace& place : layout.layers) {
-    HEADRACE_CHECK(place.group >= 0 && place.group < layout.num_groups(), place.group);
+    if (place.group < 0) continue;
+    HEADRACE_CHECK(place.group < layout.num_groups(), place.group);
     const CacheGroup& group = layout.groups[static_cast<size_t>(place.group)];
     HEADRACE_CHECK(place.slot >= 0 && place.slot < group.num_layers, place.slot);
   }
+  check_state_layout(layout);
 }
 
 void check_cache_use(const StepBatch& batch, const KvCache& cache, const CacheUse& use) {
@@ -79,6 +82,7 @@ void check_cache_use(const StepBatch& batch, const KvCache& cache, const CacheUs
                  use.num_kv_heads);
   HEADRACE_CHECK(use.layer >= 0 && use.layer < cache.layout().num_layers(), use.layer, " of ",
                  cache.layout().num_layers());
+  HEADRACE_CHECK(cache.layout().place(use.layer).group >= 0, "layer ", use.layer, " keeps no rows");
 }
 
 void check_qkv_spec(const QkvSpec& spec, DType act) {

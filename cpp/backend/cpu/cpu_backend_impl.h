@@ -9,7 +9,8 @@
 //   ranks.cc        join, embed_part, all_reduce, gather_columns
 //   rows.cc         embed, rope_table, norms, gate_mul, add, add_gated, scale, mul_sigmoid,
 //                   cap_logits, gather_rows
-//   kv_cache.cc     kv_block_bytes, make_kv_cache, add_host_blocks, copy_blocks
+//   kv_cache.cc     kv_block_bytes, state_slot_bytes, make_kv_cache, add_host_blocks,
+//                   add_host_slots, copy_blocks
 //   rope_kv_write.cc  rope_kv_write
 //   attention.cc    attention
 //   sample.cc       sample
@@ -63,7 +64,9 @@ class CpuBackend : public Backend {
   size_t kv_block_bytes(const CacheLayout& layout) const override;
   std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
                                          int32_t num_slots) override;
+  size_t state_slot_bytes(const CacheLayout& layout) const override;
   void add_host_blocks(KvCache& cache, int32_t count) override;
+  void add_host_slots(KvCache& cache, int32_t count) override;
 
   void reserve(const std::function<void()>& ops) override;
   void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override;

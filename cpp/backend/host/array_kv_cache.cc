@@ -1,47 +1,78 @@
 #include "backend/host/array_kv_cache.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 
 namespace headrace {
 
-void ArrayKvCache::add_array(void* data, size_t piece_bytes) {
-  arrays_.push_back({static_cast<std::byte*>(data), piece_bytes, block_bytes_});
-  block_bytes_ += piece_bytes;
+namespace {
+
+constexpr int64_t kLine = 64;  ///< bytes that the processor reads together
+
+int64_t layer_matrix_numbers(const StateRows& rows) {
+  return rows.heads * state_matrix_numbers(rows);
 }
 
-std::byte* ArrayKvCache::piece(int64_t array, int32_t block) const noexcept {
-  const Array& in = arrays_[static_cast<size_t>(array)];
-  return in.data + static_cast<size_t>(block) * in.piece_bytes;
+size_t layer_bytes(const StateRows& rows) {
+  const int64_t numbers = layer_matrix_numbers(rows) + int64_t{rows.channels} * rows.window;
+  return static_cast<size_t>(round_up(numbers * int64_t{sizeof(float)}, kLine));
 }
 
-void ArrayKvCache::add_host_blocks(int32_t count, Backend::Buffer storage) {
-  HEADRACE_CHECK(count > 0 && num_host_blocks_ == 0, count, " and ", num_host_blocks_);
-  HEADRACE_CHECK(storage.bytes / block_bytes_ >= static_cast<size_t>(count), storage.bytes);
-  host_storage_ = std::move(storage);
-  num_host_blocks_ = count;
+}  // namespace
+
+int64_t state_matrix_numbers(const StateRows& rows) {
+  return round_up(int64_t{rows.value_dim}, int64_t{16}) * rows.key_dim;
 }
 
-void ArrayKvCache::check_copies(std::span<const BlockCopy> copies) const {
-  for (const BlockCopy& copy : copies) {
-    HEADRACE_CHECK(copy.block >= 0 && copy.block < num_blocks(), "block ", copy.block);
-    HEADRACE_CHECK(copy.host_block >= 0 && copy.host_block < num_host_blocks_, "host block ",
-                   copy.host_block, " of ", num_host_blocks_);
+size_t host_state_bytes(const CacheLayout& layout, int32_t count) {
+  size_t bytes = 0;
+  for (const StateRows& rows : layout.states) bytes += layer_bytes(rows);
+  const auto all = checked_mul(bytes, static_cast<uint64_t>(count));
+  HEADRACE_CHECK(all.has_value(), count, " slots of ", bytes, " bytes");
+  return *all;
+}
+
+ArrayKvCache::ArrayKvCache(const CacheLayout& layout, int32_t num_blocks, int32_t num_slots,
+                           Backend::Buffer states)
+    : KvCache(layout, num_blocks, num_slots),
+      blocks_(num_blocks),
+      slots_(num_slots),
+      states_(std::move(states)) {
+  auto* data = static_cast<std::byte*>(states_.data);
+  for (const StateRows& rows : layout.states) {
+    slots_.add_array(data, layer_bytes(rows));
+    data += layer_bytes(rows) * static_cast<size_t>(num_slots);
   }
 }
 
-void ArrayKvCache::copy_arrays(std::span<const BlockCopy> copies, int64_t first,
-                               int64_t end) const {
+float* ArrayKvCache::matrices(int32_t layer, int32_t slot) const noexcept {
+  return reinterpret_cast<float*>(slots_.piece(layer, slot));
+}
+
+float* ArrayKvCache::window(int32_t layer, int32_t slot) const noexcept {
+  return matrices(layer, slot) + layer_matrix_numbers(layout().state(layer));
+}
+
+void ArrayKvCache::add_host_blocks(int32_t count, Backend::Buffer storage) {
+  blocks_.add_host_blocks(count, std::move(storage));
+}
+
+void ArrayKvCache::add_host_slots(int32_t count, Backend::Buffer storage) {
+  slots_.add_host_blocks(count, std::move(storage));
+}
+
+void ArrayKvCache::check_copies(std::span<const BlockCopy> copies) const {
+  for (const BlockCopy& copy : copies) (copy.is_state ? slots_ : blocks_).check(copy);
+}
+
+void ArrayKvCache::copy_parts(std::span<const BlockCopy> copies, int64_t first, int64_t end) const {
   for (const BlockCopy& copy : copies) {
-    std::byte* const host_block = static_cast<std::byte*>(host_storage_.data) +
-                                  static_cast<size_t>(copy.host_block) * block_bytes_;
-    for (int64_t array = first; array < end; ++array) {
-      const Array& in = arrays_[static_cast<size_t>(array)];
-      std::byte* const own = piece(array, copy.block);
-      std::byte* const host = host_block + in.host_offset;
-      std::memcpy(copy.to_host ? host : own, copy.to_host ? own : host, in.piece_bytes);
+    for (int64_t part = first; part < end; ++part) {
+      const bool is_state = part >= blocks_.num_arrays();
+      if (is_state != copy.is_state) continue;
+      (is_state ? slots_ : blocks_).copy(copy, is_state ? part - blocks_.num_arrays() : part);
     }
   }
 }

@@ -1,46 +1,60 @@
 #pragma once
 
-// A KV cache whose blocks lie in arrays, a piece of each block in every array, and its host blocks.
+// A cache in host memory whose blocks and state slots lie in arrays, with its host blocks and
+// slots.
+//
+// The states of a layer in a slot: matrices, each with room for its value_dim rounded up to 16, so
+// that a backend may lay it out in whole vectors; then the window [window][channels], the oldest
+// row first.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "backend/contract/backend.h"
+#include "backend/host/block_arrays.h"
 
 namespace headrace {
 
+/// Numbers of a matrix as a slot has it.
+int64_t state_matrix_numbers(const StateRows& rows);
+/// Backend::state_slot_bytes() of such caches, for `count` slots. REQUIRES: the layout passes
+/// check_cache_layout(), and the layout and the count check_num_slots().
+size_t host_state_bytes(const CacheLayout& layout, int32_t count = 1);
+
 class ArrayKvCache : public KvCache {
  public:
-  int64_t num_arrays() const noexcept { return static_cast<int64_t>(arrays_.size()); }
+  int64_t num_arrays() const noexcept { return blocks_.num_arrays(); }
   /// A block's piece in an array. REQUIRES: there are such.
-  std::byte* piece(int64_t array, int32_t block) const noexcept;
+  std::byte* piece(int64_t array, int32_t block) const noexcept {
+    return blocks_.piece(array, block);
+  }
+  /// A layer's matrices in a slot, one after the other. REQUIRES: it has such.
+  float* matrices(int32_t layer, int32_t slot) const noexcept;
+  /// [window][channels]. REQUIRES: it has such.
+  float* window(int32_t layer, int32_t slot) const noexcept;
 
-  /// `storage`: of count * (bytes of a block in all arrays). REQUIRES: there are none yet.
+  /// `storage`: of count * kv_block_bytes(), or state_slot_bytes(). REQUIRES: there are none yet.
   void add_host_blocks(int32_t count, Backend::Buffer storage);
-  /// Throws InternalError unless there are such blocks and host blocks.
+  void add_host_slots(int32_t count, Backend::Buffer storage);
+  /// Throws InternalError unless there are such blocks, slots, host blocks and host slots.
   void check_copies(std::span<const BlockCopy> copies) const;
-  /// Makes the copies in arrays [first, end), one after the other. Arrays are independent: threads
-  /// may share them. REQUIRES: check_copies().
-  void copy_arrays(std::span<const BlockCopy> copies, int64_t first, int64_t end) const;
+  /// Parts of copies, which are independent: threads may share them.
+  int64_t num_copy_parts() const noexcept { return blocks_.num_arrays() + slots_.num_arrays(); }
+  /// Makes parts [first, end) of the copies, one after the other. REQUIRES: check_copies().
+  void copy_parts(std::span<const BlockCopy> copies, int64_t first, int64_t end) const;
 
  protected:
-  using KvCache::KvCache;
+  /// `states`: host_state_bytes(layout, num_slots) bytes.
+  ArrayKvCache(const CacheLayout& layout, int32_t num_blocks, int32_t num_slots,
+               Backend::Buffer states);
   /// `data`: num_blocks pieces behind each other, which live as long as the cache.
-  void add_array(void* data, size_t piece_bytes);
+  void add_array(void* data, size_t piece_bytes) { blocks_.add_array(data, piece_bytes); }
 
  private:
-  struct Array {
-    std::byte* data;
-    size_t piece_bytes;
-    size_t host_offset;  ///< of its piece in a host block
-  };
-
-  std::vector<Array> arrays_;
-  size_t block_bytes_ = 0;        ///< of all pieces
-  Backend::Buffer host_storage_;  ///< [host block][array]
-  int32_t num_host_blocks_ = 0;
+  BlockArrays blocks_;
+  BlockArrays slots_;  ///< an array for each layer, if the layout has states
+  Backend::Buffer states_;
 };
 
 }  // namespace headrace

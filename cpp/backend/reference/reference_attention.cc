@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/checks/op_checks_attention.h"
+#include "backend/checks/op_checks_state.h"
 #include "backend/host/array_kv_cache.h"
 #include "backend/host/weight_source.h"
 #include "tensor/float8.h"
@@ -19,8 +20,9 @@ namespace {
 /// dtype.
 class ReferenceKvCache final : public ArrayKvCache {
  public:
-  ReferenceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer memory)
-      : ArrayKvCache(layout, num_blocks), memory_(std::move(memory)) {
+  ReferenceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer memory,
+                   int32_t num_slots, Backend::Buffer states)
+      : ArrayKvCache(layout, num_blocks, num_slots, std::move(states)), memory_(std::move(memory)) {
     const int32_t slots = layout.num_slots();
     const size_t bytes = reference_kv_block_bytes(layout) / static_cast<size_t>(slots);
     for (int32_t slot = 0; slot < slots; ++slot) add_array(in_slot(slot, 0, 0), bytes);
@@ -185,11 +187,13 @@ size_t reference_kv_block_bytes(const CacheLayout& layout) {
 }
 
 std::unique_ptr<KvCache> make_reference_kv_cache(const CacheLayout& layout, int32_t num_blocks,
-                                                 HostMemory& memory) {
+                                                 int32_t num_slots, HostMemory& memory) {
   check_cache_layout(layout, num_blocks);
+  check_num_slots(layout, num_slots);
   return std::make_unique<ReferenceKvCache>(
       layout, num_blocks,
-      memory.allocate(reference_kv_block_bytes(layout) * static_cast<size_t>(num_blocks)));
+      memory.allocate(reference_kv_block_bytes(layout) * static_cast<size_t>(num_blocks)),
+      num_slots, memory.allocate(host_state_bytes(layout, num_slots)));
 }
 
 void reference_kv_read(const KvCache& cache, int32_t layer, int32_t block, int32_t kv_head,

@@ -13,7 +13,7 @@ namespace headrace {
 size_t reference_kv_block_bytes(const CacheLayout& layout);
 
 std::unique_ptr<KvCache> make_reference_kv_cache(const CacheLayout& layout, int32_t num_blocks,
-                                                 HostMemory& memory);
+                                                 int32_t num_slots, HostMemory& memory);
 
 /// The key and the value [head_dim] of one token, for tests.
 void reference_kv_read(const KvCache& cache, int32_t layer, int32_t block, int32_t kv_head,

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "backend/checks/op_checks.h"
+#include "backend/checks/op_checks_attention.h"
 #include "backend/checks/op_checks_experts.h"
+#include "backend/checks/op_checks_state.h"
 #include "backend/checks/op_checks_vision.h"
 #include "backend/host/array_kv_cache.h"
 #include "backend/host/cpu_info.h"
@@ -21,6 +23,7 @@
 #include "backend/reference/reference_quant.h"
 #include "backend/reference/reference_rows.h"
 #include "backend/reference/reference_sample.h"
+#include "backend/reference/reference_states.h"
 #include "backend/reference/reference_vision.h"
 #include "base/check.h"
 #include "base/checked_math.h"
@@ -156,17 +159,25 @@ class ReferenceBackend final : public Backend {
   }
   std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
                                          int32_t num_slots) override {
-    HEADRACE_CHECK(num_slots == 0, num_slots);
-    return make_reference_kv_cache(layout, num_blocks, memory_);
+    return make_reference_kv_cache(layout, num_blocks, num_slots, memory_);
+  }
+  size_t state_slot_bytes(const CacheLayout& layout) const override {
+    check_cache_layout(layout, 0);
+    return host_state_bytes(layout);
   }
   void add_host_blocks(KvCache& cache, int32_t count) override {
     dynamic_cast<ArrayKvCache&>(cache).add_host_blocks(
         count, memory_.allocate(kv_block_bytes(cache.layout()) * static_cast<size_t>(count)));
   }
+  void add_host_slots(KvCache& cache, int32_t count) override {
+    check_num_slots(cache.layout(), count);
+    dynamic_cast<ArrayKvCache&>(cache).add_host_slots(
+        count, memory_.allocate(host_state_bytes(cache.layout(), count)));
+  }
   void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override {
     const auto& arrays = dynamic_cast<const ArrayKvCache&>(cache);
     arrays.check_copies(copies);
-    arrays.copy_arrays(copies, 0, arrays.num_arrays());
+    arrays.copy_parts(copies, 0, arrays.num_copy_parts());
   }
 
   void begin_step(const StepBatch& batch) override {
@@ -371,6 +382,35 @@ class ReferenceBackend final : public Backend {
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override {
     reference_attention(batch_, q, spec, cache, layer, out);
+  }
+
+  void causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,
+                   KvCache& cache, int32_t layer, TensorView out) override {
+    check_causal_conv(batch_, step_rows(batch_), x, weight, bias, spec, cache, layer, out);
+    reference_causal_conv(batch_, x, weight, bias, spec, cache, layer, out);
+  }
+  void delta_prepare(TensorView qkv, TensorView b, TensorView a, TensorView a_log,
+                     TensorView dt_bias, const DeltaSpec& spec, TensorView gates) override {
+    check_delta_prepare(qkv, b, a, a_log, dt_bias, spec, gates);
+    reference_delta_prepare(qkv, b, a, a_log, dt_bias, spec, gates);
+  }
+  void delta_rule(TensorView qkv, TensorView gates, const DeltaSpec& spec, KvCache& cache,
+                  int32_t layer, TensorView out) override {
+    check_delta_rule(batch_, step_rows(batch_), qkv, gates, spec, cache, layer, out);
+    reference_delta_rule(batch_, qkv, gates, spec, cache, layer, out);
+  }
+  void ssm_scan(const ScanArgs& args, KvCache& cache, int32_t layer, TensorView out) override {
+    check_ssm_scan(batch_, step_rows(batch_), args, cache, layer, out);
+    reference_ssm_scan(batch_, args, cache, layer, out);
+  }
+  void gated_norm(TensorView x, TensorView gate, TensorView weight, const GatedNormSpec& spec,
+                  TensorView out) override {
+    check_gated_norm(x, gate, weight, spec, out);
+    reference_gated_norm(x, gate, weight, spec, out);
+  }
+  void multiply(TensorView a, TensorView b, TensorView out) override {
+    check_multiply(a, b, out);
+    reference_multiply(a, b, out);
   }
 
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override {

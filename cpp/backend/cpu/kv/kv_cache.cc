@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/checks/op_checks_attention.h"
+#include "backend/checks/op_checks_state.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "base/check.h"
 #include "base/checked_math.h"
@@ -114,8 +115,9 @@ class TokenReader {
 }  // namespace
 
 CpuKvCache::CpuKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage,
-                       const std::vector<int32_t>& part_heads)
-    : ArrayKvCache(layout, num_blocks), storage_(std::move(storage)) {
+                       const std::vector<int32_t>& part_heads, int32_t num_slots,
+                       Backend::Buffer states)
+    : ArrayKvCache(layout, num_blocks, num_slots, std::move(states)), storage_(std::move(storage)) {
   auto* data = static_cast<uint8_t*>(storage_.data);
   int32_t first = 0;
   for (const int32_t heads : part_heads) {
@@ -190,13 +192,16 @@ size_t CpuBackend::kv_block_bytes(const CacheLayout& layout) const {
 
 std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
                                                    int32_t num_slots) {
-  HEADRACE_CHECK(num_slots == 0, num_slots);
   check_cache_layout(layout, num_blocks);
+  check_num_slots(layout, num_slots);
   const auto bytes =
       checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(layout));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
   const std::vector<int32_t> part_heads = share_heads(layout.groups.front().rows.num_kv_heads);
-  auto cache = std::make_unique<CpuKvCache>(layout, num_blocks, allocate(*bytes), part_heads);
+  Buffer states = allocate(host_state_bytes(layout, num_slots));
+  if (!nodes_.empty()) spread_over(states.data, states.bytes, nodes_);
+  auto cache = std::make_unique<CpuKvCache>(layout, num_blocks, allocate(*bytes), part_heads,
+                                            num_slots, std::move(states));
   if (part_heads.size() == nodes_.size()) {
     for (int32_t part = 0; part < cache->num_parts(); ++part) {
       const std::span<uint8_t> memory = cache->part(part);
@@ -217,11 +222,23 @@ void CpuBackend::add_host_blocks(KvCache& cache, int32_t count) {
   dynamic_cast<ArrayKvCache&>(cache).add_host_blocks(count, std::move(storage));
 }
 
+size_t CpuBackend::state_slot_bytes(const CacheLayout& layout) const {
+  check_cache_layout(layout, 0);
+  return host_state_bytes(layout);
+}
+
+void CpuBackend::add_host_slots(KvCache& cache, int32_t count) {
+  check_num_slots(cache.layout(), count);
+  Buffer storage = allocate(host_state_bytes(cache.layout(), count));
+  if (!nodes_.empty()) spread_over(storage.data, storage.bytes, nodes_);
+  dynamic_cast<ArrayKvCache&>(cache).add_host_slots(count, std::move(storage));
+}
+
 void CpuBackend::copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) {
   const auto& arrays = dynamic_cast<const ArrayKvCache&>(cache);
   arrays.check_copies(copies);
-  pool_.parallel_for(arrays.num_arrays(), 1, [&](int64_t first, int64_t end, int32_t) {
-    arrays.copy_arrays(copies, first, end);
+  pool_.parallel_for(arrays.num_copy_parts(), 1, [&](int64_t first, int64_t end, int32_t) {
+    arrays.copy_parts(copies, first, end);
   });
 }
 

@@ -48,9 +48,9 @@ namespace headrace {
 class CpuKvCache final : public ArrayKvCache {
  public:
   /// `storage` holds num_blocks * block_bytes(layout) bytes, zero or finite numbers or whatever.
-  /// `part_heads`: of each part, in order; all heads together.
+  /// `part_heads`: of each part, in order; all heads together. `states`: as ArrayKvCache has them.
   CpuKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage,
-             const std::vector<int32_t>& part_heads);
+             const std::vector<int32_t>& part_heads, int32_t num_slots, Backend::Buffer states);
 
   /// Bytes of one block in all parts. REQUIRES: the layout passes check_cache_layout().
   static size_t block_bytes(const CacheLayout& layout);
