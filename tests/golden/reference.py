@@ -183,7 +183,7 @@ def _split(rules: Rules, name: str, array: np.ndarray) -> Arrays:
     k_end = q_end + rules.kv_heads * rules.head_dim
     if rules.states and name.endswith(("in_proj_qkvz.weight", "in_proj_ba.weight")):
         return reference_states.ungroup(rules.states, name, array)
-    if rules.attention_gate and "q_proj" in name:
+    if "q_proj" in name and len(array) == 2 * q_end:
         halves = array.reshape(rules.heads, 2, rules.head_dim, -1)
         q, gate = (halves[:, i].reshape(-1, array.shape[-1]) for i in (0, 1))
         return {name: q, name.replace("q_proj", "gate_proj"): gate}
