@@ -41,7 +41,7 @@ C_ORDER = {
         quantization_group_size quantization speculative_method speculative_model
         num_speculative_tokens min_ngram_size max_ngram_size tensor_parallel_size swap_space
         load_progress encoder_cache_bytes max_encoder_tokens enable_expert_parallel devices
-        data_parallel_size reserved""",
+        data_parallel_size num_state_slots snapshot_interval reserved""",
 }
 # They came when their struct was in use: 0, which older programs have there, is the default.
 C_ZERO_IS_DEFAULT = {"tensor_parallel_size", "data_parallel_size"}

@@ -29,11 +29,11 @@ constexpr Shape kShapes[] = {{"gemma-3-4b", 34, 4, 256, 1024, 6},
                              {"mistral-7b-v0.1", 32, 8, 128, 4096, 0}};
 
 CacheLayout layout_of(const Shape& shape, const CacheOptions& options) {
-  std::vector<PagedRows> layers(static_cast<size_t>(shape.layers),
-                                kv_rows(shape.kv_heads, shape.head_dim, options.dtype));
+  std::vector<LayerKeeps> layers(static_cast<size_t>(shape.layers),
+                                 {kv_rows(shape.kv_heads, shape.head_dim, options.dtype), {}});
   for (int32_t i = 0; i < shape.layers; ++i) {
     const bool is_full = shape.full_every > 0 && (i + 1) % shape.full_every == 0;
-    layers[static_cast<size_t>(i)].window = is_full ? 0 : shape.window;
+    layers[static_cast<size_t>(i)].rows.window = is_full ? 0 : shape.window;
   }
   return make_cache_layout(layers, options);
 }

@@ -54,6 +54,10 @@ struct OwnedInfo : headrace_model_info {
     host_kv_cache_bytes = data.host_kv_cache_bytes;
     num_host_kv_blocks = data.num_host_kv_blocks;
     num_kv_groups = data.num_kv_groups;
+    state_slot_bytes = data.state_slot_bytes;
+    num_state_slots = data.num_state_slots;
+    num_host_state_slots = data.num_host_state_slots;
+    snapshot_interval = data.snapshot_interval;
     tensor_parallel_size = data.tensor_parallel_size;
     data_parallel_size = data.data_parallel_size;
     num_active_parameters = data.num_active_parameters;
@@ -116,6 +120,14 @@ headrace_model_stats to_c(const ModelStats& from) {
   out.kv_blocks_to_host = from.kv_blocks_to_host;
   out.kv_blocks_from_host = from.kv_blocks_from_host;
   out.cached_host_kv_blocks = from.cached_host_kv_blocks;
+  out.total_state_slots = from.total_state_slots;
+  out.free_state_slots = from.free_state_slots;
+  out.cached_state_slots = from.cached_state_slots;
+  out.cached_host_state_slots = from.cached_host_state_slots;
+  out.snapshots_saved = from.snapshots_saved;
+  out.snapshots_evicted = from.snapshots_evicted;
+  out.snapshots_restored = from.snapshots_restored;
+  out.prefix_unused_tokens = from.prefix_unused_tokens;
   return out;
 }
 

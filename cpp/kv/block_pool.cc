@@ -1,5 +1,7 @@
 #include "kv/block_pool.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace headrace {
@@ -57,6 +59,12 @@ void BlockPool::drop(int32_t block) {
   unlink(b);
   keep_[b] = 0;
   free_.push_back(block);
+}
+
+int32_t BlockPool::next_cached(int32_t block) const {
+  HEADRACE_CHECK(is_cached(block), "block ", block, " is not cached");
+  const int32_t next = next_[static_cast<size_t>(block)];
+  return std::cmp_equal(next, sentinel()) ? kNone : next;
 }
 
 void BlockPool::link_newest(size_t block) noexcept {

@@ -30,6 +30,8 @@ class BlockPool {
   void keep(int32_t block);
   /// The cached block released longest ago; kNone if there is none.
   int32_t oldest_cached() const noexcept { return next_[sentinel()]; }
+  /// The one that was released next after it; kNone if there is none. REQUIRES: cached.
+  int32_t next_cached(int32_t block) const;
   /// No longer worth keeping: free. REQUIRES: cached.
   void drop(int32_t block);
 

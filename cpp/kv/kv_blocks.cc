@@ -34,15 +34,17 @@ KvGroups checked(KvGroups groups) {
 }  // namespace
 
 KvBlocks::KvBlocks(int32_t num_blocks, KvGroups groups, bool enable_prefix_caching,
-                   int32_t num_host_blocks)
+                   int32_t num_host_blocks, int32_t num_state_slots, int32_t num_host_state_slots)
     : groups_(checked(std::move(groups))),
       enabled_(enable_prefix_caching),
       pool_(num_blocks),
       host_pool_(enable_prefix_caching ? num_host_blocks : 0),
       index_(enable_prefix_caching ? count_nodes(num_blocks, num_host_blocks, groups_) : 0,
-             groups_.block_size) {
+             groups_.block_size),
+      states_(index_, index_.num_nodes(), num_state_slots,
+              enable_prefix_caching ? num_host_state_slots : 0) {
   if (!enabled_) num_host_blocks = 0;
-  const int32_t num_nodes = enabled_ ? count_nodes(num_blocks, num_host_blocks, groups_) : 0;
+  const int32_t num_nodes = index_.num_nodes();
   nodes_.resize(static_cast<size_t>(num_nodes) * groups_.size());
   free_nodes_.reserve(static_cast<size_t>(num_nodes));
   for (int32_t node = num_nodes; node-- > 0;) free_nodes_.push_back(node);
@@ -87,7 +89,7 @@ KvBlocks::Chain KvBlocks::find_chain(const CacheIdentity& identity, std::span<co
     out.nodes.push_back(node);
     place.parent = node;
   }
-  out.usable = count_usable(out.nodes, in_blocks);
+  count_usable(out, in_blocks);
   return out;
 }
 
@@ -100,27 +102,32 @@ bool KvBlocks::is_in_blocks(int32_t node) const {
 }
 
 /// The most nodes behind which a row finds all that it reads. `in_blocks`: not in host blocks.
-int32_t KvBlocks::count_usable(const std::vector<int32_t>& nodes, bool in_blocks) const {
-  const auto count = static_cast<int32_t>(nodes.size());
-  if (!groups_.any_slides()) return count;
-  int32_t usable = 0;
+void KvBlocks::count_usable(Chain& chain, bool in_blocks) const {
+  const auto count = static_cast<int32_t>(chain.nodes.size());
+  if (!groups_.any_slides() && !has_states()) {
+    chain.found = chain.usable = count;
+    return;
+  }
   std::vector<int32_t> since(groups_.size(), 0);  // a group's blocks are there from this node on
   for (int32_t n = 1; n <= count; ++n) {
+    const int32_t node = chain.nodes[static_cast<size_t>(n) - 1];
     bool has_all = true;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const Whereabouts& where = at(nodes[static_cast<size_t>(n) - 1], g);
+      const Whereabouts& where = at(node, g);
       if (in_blocks ? where.block == kNone : !where.exists()) since[g] = n;
       has_all = has_all && since[g] <= first_held(g, n);
     }
-    if (has_all) usable = n;
+    if (!has_all) continue;
+    chain.found = n;
+    if (!has_states() || states_.has_snapshot(node)) chain.usable = n;
   }
-  return usable;
 }
 
 KvTables KvBlocks::acquire_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens) {
   KvTables out(groups_.size());
   if (!enabled_) return out;
   const Chain chain = find_chain(identity, tokens, true);
+  out.found = chain.found;
   out.reserve(chain.usable);
   hold_blocks_of(chain, out);
   for (size_t g = 0; g < groups_.size(); ++g) out.first[g] = first_held(g, chain.usable);
@@ -158,12 +165,13 @@ int32_t KvBlocks::restore_prefix(const CacheIdentity& identity, std::span<const 
   if (host_pool_.num_cached() == 0) return 0;
   const Chain chain = find_chain(identity, tokens, false);
   const int32_t begin = tables.columns();
+  tables.found = std::max(tables.found, chain.found);
   if (chain.usable <= begin) return 0;
   tables.reserve(chain.usable);
   // What is wanted now makes no room for what it evicts, and isn't evicted itself.
   const std::vector<HostBlock> held = hold_host_chain(chain, begin);
   hold_blocks_of(chain, tables);
-  bool filled = false;
+  int32_t filled = 0;
   try {
     filled = fill_from_host(chain, begin, tables);
   } catch (...) {
@@ -171,7 +179,7 @@ int32_t KvBlocks::restore_prefix(const CacheIdentity& identity, std::span<const 
     throw;
   }
   release_host_chain(held);
-  if (!filled) return tables.columns() - begin;
+  if (tables.columns() < chain.usable) return filled;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const int32_t first = first_held(g, chain.usable);
     for (int32_t i = tables.first[g]; i < std::min(first, begin); ++i) {
@@ -179,7 +187,7 @@ int32_t KvBlocks::restore_prefix(const CacheIdentity& identity, std::span<const 
     }
     tables.first[g] = first;
   }
-  return tables.columns() - begin;
+  return filled;
 }
 
 /// Those of nodes from `first` on, children before their parents.
@@ -202,19 +210,24 @@ void KvBlocks::release_host_chain(const std::vector<HostBlock>& held) {
   }
 }
 
-/// Fills in what hold_blocks_of() has left out of columns from `first` on. False: there was not
-/// enough room, and the tables are as long as what they hold can be used.
-bool KvBlocks::fill_from_host(const Chain& chain, int32_t first, KvTables& tables) {
+/// Fills in what hold_blocks_of() has left out of columns from `first` on; returns of how many
+/// columns. If there is not enough room, the tables are as long as what they hold can be used.
+int32_t KvBlocks::fill_from_host(const Chain& chain, int32_t first, KvTables& tables) {
+  int32_t filled = 0;
   for (int32_t i = first; i < chain.usable; ++i) {
+    bool moved = false;
     for (size_t g = 0; g < groups_.size(); ++g) {
       int32_t& entry = tables.groups[g][static_cast<size_t>(i)];
       if (entry != kNone || i < first_held(g, chain.usable)) continue;
-      if (move_from_host(chain.nodes[static_cast<size_t>(i)], g, entry)) continue;
-      shorten(tables, groups_.any_slides() ? first : i);
-      return false;
+      moved = move_from_host(chain.nodes[static_cast<size_t>(i)], g, entry);
+      if (moved) continue;
+      const bool is_useless = groups_.any_slides() || has_states();
+      shorten(tables, is_useless ? first : i);
+      return is_useless ? 0 : filled;
     }
+    if (moved) ++filled;
   }
-  return true;
+  return filled;
 }
 
 /// False if there is no block for it. REQUIRES: its host block is held.
@@ -230,6 +243,24 @@ bool KvBlocks::move_from_host(int32_t node, size_t group, int32_t& entry) {
   put_in_block(node, group, block);
   entry = block;
   return true;
+}
+
+StateSlots::Start KvBlocks::start_state(const KvTables& tables) {
+  const auto columns = static_cast<size_t>(tables.columns());
+  return states_.start(columns == 0 ? kNone : node_in(tables.groups.front()[columns - 1]));
+}
+
+bool KvBlocks::publish_state(const KvTables& tables, size_t index, int32_t slot) {
+  const int32_t node = node_in(tables.groups.front()[index]);
+  if (node != kNone) return states_.publish(node, slot);
+  states_.release(slot);
+  return false;
+}
+
+void KvBlocks::drop_state(const KvTables& tables, size_t index, int32_t columns) {
+  int32_t node = node_in(tables.groups.front()[index]);
+  for (; columns > 0; --columns) node = index_.parent(node);
+  states_.drop(node);
 }
 
 void KvBlocks::publish(const CacheIdentity& identity, KvTables& tables, size_t index,
@@ -272,6 +303,7 @@ void KvBlocks::give_back(KvTables& tables, int32_t position, int32_t end) {
 void KvBlocks::release(KvTables& tables) {
   shorten(tables, 0);
   std::ranges::fill(tables.first, 0);
+  tables.found = 0;
   tables.listed = true;
 }
 
@@ -286,6 +318,7 @@ void KvBlocks::shorten(KvTables& tables, int32_t columns) {
 }
 
 void KvBlocks::clear_cache() {
+  states_.clear();
   while (host_pool_.num_cached() > 0) forget_host_block(host_pool_.oldest_cached());
   while (pool_.num_cached() > 0) {
     const Owner owner = in_block_[static_cast<size_t>(pool_.oldest_cached())];
@@ -301,7 +334,9 @@ void KvBlocks::clear_cache() {
 
 std::vector<BlockCopy> KvBlocks::take_copies() {
   std::vector<BlockCopy> out = copies_;
+  out.insert(out.end(), states_.copies().begin(), states_.copies().end());
   copies_.clear();
+  states_.clear_copies();
   return out;
 }
 
@@ -393,6 +428,7 @@ void KvBlocks::erase_if_empty(int32_t node) {
       if (at(node, g).exists()) return;
     }
     const int32_t parent = index_.parent(node);
+    states_.forget(node);
     index_.erase(node);
     free_nodes_.push_back(node);
     node = parent;

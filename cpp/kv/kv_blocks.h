@@ -23,6 +23,9 @@
 // group. So a node may lack them. If all groups have windows, a node may even have no block at all;
 // it stays as long as nodes behind it have some.
 //
+// Where sequences have states (state_slots.h), blocks are of use only up to a snapshot: a prefix
+// ends behind a node that has one. A snapshot goes with its node, wherever the node's blocks are.
+//
 // The copies between the tiers are only listed here, for others to make: see take_copies().
 //
 // Not thread safe. Only construction, acquire_prefix(), restore_prefix() and take_copies()
@@ -35,10 +38,12 @@
 #include <vector>
 
 #include "backend/contract/block_copy.h"
+#include "backend/contract/state_save.h"
 #include "kv/block_pool.h"
 #include "kv/cache_identity.h"
 #include "kv/kv_groups.h"
 #include "kv/prefix_index.h"
+#include "kv/state_slots.h"
 
 namespace headrace {
 
@@ -47,9 +52,12 @@ class KvBlocks {
   static constexpr int32_t kNone = BlockPool::kNone;
 
   /// Without prefix caching there is no use for host blocks, and they stay empty.
-  /// REQUIRES: num_blocks + num_host_blocks is an int32.
+  /// Likewise for host slots. REQUIRES: num_blocks + num_host_blocks is an int32.
   KvBlocks(int32_t num_blocks, KvGroups groups, bool enable_prefix_caching,
-           int32_t num_host_blocks = 0);
+           int32_t num_host_blocks = 0, int32_t num_state_slots = 0,
+           int32_t num_host_state_slots = 0);
+  KvBlocks(const KvBlocks&) = delete;  // the slots know the index
+  KvBlocks& operator=(const KvBlocks&) = delete;
 
   /// A private block, evicting the least recently used cached one if none is free; kNone if all
   /// are held.
@@ -59,14 +67,23 @@ class KvBlocks {
   bool take_column(KvTables& tables);
   /// The longest chain of whole blocks that hold the start of `tokens` under `identity`, as far as
   /// every group has what a row behind it reads; the caller holds that. Of each group that is at
-  /// least the last column.
+  /// least the last column. With states the last column has a snapshot.
   KvTables acquire_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens);
   /// Brings back from host blocks what continues the tables' chain with `tokens`, each into a block
-  /// that take() gives, and appends it. Returns how many columns there were. If it throws, the
-  /// tables hold what has been brought so far, or nothing of it. REQUIRES: `tables` are what
+  /// that take() gives, and appends it. Returns how many columns were in host blocks. If it throws,
+  /// the tables hold what has been brought so far, or nothing of it. REQUIRES: `tables` are what
   /// acquire_prefix gave for `tokens`.
   int32_t restore_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens,
                          KvTables& tables);
+  /// The slots of a sequence that begins with what acquire_prefix and restore_prefix have given,
+  /// or with nothing. REQUIRES: there are states.
+  StateSlots::Start start_state(const KvTables& tables);
+  /// Makes a slot that is held the snapshot behind column `index`, unless that is not in the index
+  /// or has one; releases it. True: it has become the snapshot. REQUIRES: column `index` is held.
+  bool publish_state(const KvTables& tables, size_t index, int32_t slot);
+  /// Forgets the snapshot `columns` before column `index` of the chain, if there is one that nobody
+  /// holds. REQUIRES: as for publish_state(), which gave true; columns <= index.
+  void drop_state(const KvTables& tables, size_t index, int32_t columns);
   /// Makes column `index`, whose keys and values are complete, findable under `tokens` (block_size
   /// ids). If another block holds the same chain already, that one takes its place in the table
   /// and the private copy is released. REQUIRES: the columns before it are published, and the last
@@ -78,14 +95,18 @@ class KvBlocks {
   /// Releases all, last columns first, and of a column groups that keep all rows first. The tables
   /// are empty then.
   void release(KvTables& tables);
-  /// Forgets every cached block and every host block.
+  /// Forgets every cached block and every host block, and the snapshots that nobody holds.
   void clear_cache();
 
   /// The copies that have come up since the last call: made in this order, before anything is
-  /// written to a block, they leave every block and host block with what the index says.
+  /// written to a block or slot, they leave all blocks, slots and those of the host with what they
+  /// should have.
   std::vector<BlockCopy> take_copies();
 
   bool prefix_caching() const noexcept { return enabled_; }
+  bool has_states() const noexcept { return states_.num_slots() > 0; }
+  StateSlots& states() noexcept { return states_; }
+  const StateSlots& states() const noexcept { return states_; }
   const KvGroups& groups() const noexcept { return groups_; }
   /// Blocks that take() can give: free or cached.
   int32_t available() const noexcept { return pool_.num_free() + pool_.num_cached(); }
@@ -114,9 +135,11 @@ class KvBlocks {
     int32_t node = kNone;
     int32_t group = 0;
   };
-  /// Nodes of a chain from its beginning, and how many of them a hit has.
+  /// Nodes of a chain from its beginning, behind how many of them a row finds all blocks that it
+  /// reads, and how many of those a hit has.
   struct Chain {
     std::vector<int32_t> nodes;
+    int32_t found = 0;
     int32_t usable = 0;
   };
 
@@ -140,7 +163,7 @@ class KvBlocks {
   Chain find_chain(const CacheIdentity& identity, std::span<const int32_t> tokens,
                    bool in_blocks) const;
   bool is_in_blocks(int32_t node) const;
-  int32_t count_usable(const std::vector<int32_t>& nodes, bool in_blocks) const;
+  void count_usable(Chain& chain, bool in_blocks) const;
   void put_in_block(int32_t node, size_t group, int32_t block);
   void leave_block(int32_t node, size_t group);
   void leave_host_block(int32_t node, size_t group);
@@ -152,7 +175,7 @@ class KvBlocks {
   void release_host_chain(const std::vector<HostBlock>& held);
   void hold_blocks_of(const Chain& chain, KvTables& tables);
   bool move_from_host(int32_t node, size_t group, int32_t& entry);
-  bool fill_from_host(const Chain& chain, int32_t first, KvTables& tables);
+  int32_t fill_from_host(const Chain& chain, int32_t first, KvTables& tables);
   void shorten(KvTables& tables, int32_t columns);
   void forget(int32_t node);
   void erase_if_empty(int32_t node);
@@ -169,6 +192,7 @@ class KvBlocks {
   std::vector<Whereabouts> nodes_;               ///< [node][group]
   std::vector<int32_t> free_nodes_;              ///< that the index hasn't
   std::vector<Owner> in_block_, in_host_block_;  ///< by block
+  StateSlots states_;
   std::vector<BlockCopy> copies_;
   uint64_t moved_to_host_ = 0, moved_from_host_ = 0;
 };

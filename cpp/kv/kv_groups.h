@@ -72,6 +72,9 @@ struct KvTables {
   std::vector<std::vector<int32_t>> groups;
   std::vector<int32_t>
       first;  ///< by group: blocks of columns before it are given back, or not held
+  /// Columns that were found cached for its tokens: with states more than it has begun with,
+  /// perhaps.
+  int32_t found = 0;
   /// False: the index had no room for its chain. From there on nothing of it is published.
   bool listed = true;
 

@@ -55,6 +55,7 @@ class PrefixIndex {
   /// REQUIRES: indexed. Valid until it is erased.
   Content content(int32_t node) const;
   int32_t size() const noexcept { return size_; }
+  int32_t num_nodes() const noexcept { return static_cast<int32_t>(entries_.size()); }
 
   static uint64_t hash_tokens(uint64_t seed, std::span<const int32_t> tokens) noexcept;
 

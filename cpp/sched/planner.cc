@@ -19,6 +19,20 @@ uint64_t mix(uint64_t n) {
   return n ^ (n >> 31);
 }
 
+/// How many tokens two sequences of equal identity begin with that are equal, media included.
+int32_t common_tokens(const Sequence& a, const Sequence& b) {
+  const auto token = std::ranges::mismatch(a.tokens, b.tokens).in1;
+  auto common = static_cast<int32_t>(token - a.tokens.begin());
+  const auto media_of = [](const Sequence& s) {
+    return s.spec.identity.media_in(0, s.tokens.size());
+  };
+  const std::span<const MediaItem> of_a = media_of(a), of_b = media_of(b);
+  const auto [item_a, item_b] = std::ranges::mismatch(of_a, of_b);
+  if (item_a != of_a.end()) common = std::min(common, item_a->first);
+  if (item_b != of_b.end()) common = std::min(common, item_b->first);
+  return common;
+}
+
 }  // namespace
 
 Planner::Planner(SchedulerState& state, bool ahead)
@@ -37,8 +51,17 @@ StepPlan Planner::make(double now) {
     planned_.clear();
   }
   grant_drafts();
+  if (state_.blocks.has_states()) {
+    for (PlannedRows& planned : planned_) save_snapshots(planned);
+    show_states();
+  }
   make_pending();
   return std::move(plan_);
+}
+
+/// Of a plan that has not become pending.
+void Planner::drop_plan() {
+  for (PlannedRows& planned : planned_) state_.drop_saves(planned);
 }
 
 void Planner::visit_all() {
@@ -108,12 +131,14 @@ void Planner::count_ahead(const Sequence& seq, int32_t change) noexcept {
   if (seq.lacks_column()) blocks_set_aside_ += change * column_blocks();
 }
 
-/// The first waiting sequence if its turn has come: all its seniors have been visited.
+/// The first waiting sequence if its turn has come: all its seniors have been visited, and none of
+/// them has been sent back to wait by this plan, nor has it.
 Sequence* Planner::next_to_admit() const {
   if (!admission_open_ || state_.waiting.empty()) return nullptr;
   Sequence* const first = *state_.waiting.begin();
   const bool has_turn =
-      visited_ == state_.running.size() || is_senior(*first, *state_.running[visited_]);
+      (visited_ == state_.running.size() || is_senior(*first, *state_.running[visited_])) &&
+      (last_victim_ == nullptr || is_senior(*first, *last_victim_));
   return has_turn ? first : nullptr;
 }
 
@@ -139,9 +164,10 @@ bool Planner::admit(Sequence& seq) {
     if (seq.reads_cache()) {
       restored = state_.blocks.restore_prefix(identity, all_but_one, seq.blocks);
     }
+    if (seq.has_state) take_slots(seq);
     running.insert(running.begin() + static_cast<std::ptrdiff_t>(visited_), &seq);
   } catch (...) {
-    state_.drop_blocks(seq);
+    state_.drop_all(seq);
     throw;
   }
   state_.waiting.erase(&seq);
@@ -149,18 +175,34 @@ bool Planner::admit(Sequence& seq) {
   seq.computed = seq.covered();
   count_ahead(seq, 1);
   if (seq.reads_cache() && !seq.scheduled_before && state_.blocks.prefix_caching()) {
-    seq.cached_prompt_tokens = seq.computed;
-    seq.host_prompt_tokens = restored * seq.block_size;
-    state_.prefix_hit_tokens += static_cast<uint64_t>(seq.computed);
-    state_.prefix_host_hit_tokens += static_cast<uint64_t>(seq.host_prompt_tokens);
-    state_.prefix_miss_tokens += static_cast<uint64_t>(seq.remaining());
+    count_prefix(seq, restored);
   }
   return true;
+}
+
+/// For a newcomer that has its prefix. make_room_for() has seen to it that there is a slot.
+void Planner::take_slots(Sequence& seq) {
+  const auto [live, source] = state_.blocks.start_state(seq.blocks);
+  HEADRACE_CHECK(live != StateSlots::kNone, "no slot for sequence ", seq.id);
+  seq.live = live;
+  seq.source = source;
+  seq.branch = seq.blocks.found > seq.num_columns() ? seq.blocks.found * seq.block_size : 0;
+}
+
+/// `restored`: columns from host blocks.
+void Planner::count_prefix(Sequence& seq, int32_t restored) {
+  seq.cached_prompt_tokens = seq.computed;
+  seq.host_prompt_tokens = restored * seq.block_size;
+  state_.prefix_hit_tokens += static_cast<uint64_t>(seq.computed);
+  state_.prefix_host_hit_tokens += static_cast<uint64_t>(seq.host_prompt_tokens);
+  state_.prefix_miss_tokens += static_cast<uint64_t>(seq.remaining());
+  state_.prefix_found_tokens += static_cast<uint64_t>(seq.blocks.found * seq.block_size);
 }
 
 /// Whether the block that would continue the cached prefix of `seq` is being filled by a senior, so
 /// that it can be shared once it is committed.
 bool Planner::prefix_is_coming(const Sequence& seq) const {
+  if (seq.has_state) return snapshot_is_coming(seq);
   const auto index = static_cast<size_t>(seq.num_columns());
   const size_t end = (index + 1) * static_cast<size_t>(seq.block_size);
   if (!seq.reads_cache() || !state_.blocks.prefix_caching() || end >= seq.tokens.size()) {
@@ -169,6 +211,32 @@ bool Planner::prefix_is_coming(const Sequence& seq) const {
   const std::span<Sequence* const> seniors = std::span(state_.running).first(visited_);
   return std::ranges::any_of(seniors,
                              [&](const Sequence* s) { return is_filling(*s, seq, index); });
+}
+
+/// Whether a senior will save a state that `seq` can begin with, behind what it finds now.
+bool Planner::snapshot_is_coming(const Sequence& seq) const {
+  const KvBlocks& blocks = state_.blocks;
+  if (!seq.reads_cache() || !blocks.prefix_caching() || blocks.states().available() == 0) {
+    return false;
+  }
+  const std::span<Sequence* const> seniors = std::span(state_.running).first(visited_);
+  return std::ranges::any_of(seniors, [&](const Sequence* s) { return will_save(*s, seq); });
+}
+
+/// Whether `senior`, which is at least as far as `seq`, goes on to a snapshot on what they share.
+bool Planner::will_save(const Sequence& senior, const Sequence& seq) const {
+  const int32_t begin = std::max(seq.covered(), senior.computed);
+  const int32_t most = std::min(senior.num_tokens(), seq.num_tokens() - 1);
+  return senior.blocks.listed && senior.next_position() >= seq.covered() && goes_on(senior) &&
+         senior.spec.identity.sequence == seq.spec.identity.sequence &&
+         senior.last_snapshot(most) > begin &&
+         senior.last_snapshot(std::min(most, common_tokens(senior, seq))) > begin;
+}
+
+/// Its rows are planned or in flight, or come as soon as they are ready.
+bool Planner::goes_on(const Sequence& senior) const {
+  return senior.in_flight > 0 || senior.is_held_up() ||
+         std::ranges::any_of(planned_, [&](const PlannedRows& p) { return p.seq == &senior; });
 }
 
 /// Whether rows of `senior` that are planned or in flight, or as soon as they are ready, write to
@@ -188,22 +256,22 @@ bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t ind
   const auto tokens_in = [&](const Sequence& s) {
     return std::span<const int32_t>(s.tokens).subspan(index * size, size);
   };
-  const auto is_planned = [&](const PlannedRows& rows) { return rows.seq == &senior; };
   const auto media_in = [&](const Sequence& s) {
     return s.spec.identity.media_in(index * size, (index + 1) * size);
   };
   return std::ranges::equal(tokens_in(senior), tokens_in(seq)) &&
-         std::ranges::equal(media_in(senior), media_in(seq)) &&
-         (senior.in_flight > 0 || senior.is_held_up() || std::ranges::any_of(planned_, is_planned));
+         std::ranges::equal(media_in(senior), media_in(seq)) && goes_on(senior);
 }
 
-/// Whether the blocks suffice for all of `seq`, after its juniors have given theirs if need be.
+/// Whether the blocks suffice for all of `seq`, and a slot is there for its state, after its
+/// juniors have given theirs if need be.
 /// Decodes that could take none from others keep those they lack: else they would rest, and the
 /// next plan would end one of the running for the sake of a newcomer.
 bool Planner::make_room_for(const Sequence& seq) {
   const int32_t wanted = seq.blocks_wanted(seq.covered()) + blocks_promised_;
   const auto kept = [this] { return interrupts() ? blocks_set_aside_ : 0; };
-  while (state_.blocks.available() < wanted + kept()) {
+  const auto lacks_slot = [&] { return seq.has_state && state_.blocks.states().available() == 0; };
+  while (state_.blocks.available() < wanted + kept() || lacks_slot()) {
     if (preempt_most_junior(visited_)) continue;
     HEADRACE_CHECK(gives_up_ || visited_ > 0, "sequence ", seq.id, " does not fit alone");
     return false;
@@ -284,8 +352,10 @@ bool Planner::preempt_most_junior(size_t first) {
     gives_up_ = true;
     return false;
   }
-  count_ahead(*state_.running.back(), -1);
-  state_.preempt(*state_.running.back());
+  Sequence& victim = *state_.running.back();
+  count_ahead(victim, -1);
+  state_.preempt(victim);
+  last_victim_ = &victim;
   return true;
 }
 
@@ -295,8 +365,10 @@ void Planner::grant_drafts() {
     Sequence& seq = *planned_[i].seq;
     if (!seq.decodes()) continue;
     PlannedSeq& planned = plan_.seqs[i];
-    planned.num_drafts = planned_[i].drafts =
-        cover_drafts(seq, std::min(seq.max_drafts(), rows_left_));
+    int32_t count = std::min(seq.max_drafts(), rows_left_);
+    if (seq.has_state) count = std::min(count, state_.blocks.states().available());
+    planned.num_drafts = planned_[i].drafts = cover_drafts(seq, count);
+    if (seq.has_state) take_draft_slots(planned_[i]);
     rows_left_ -= planned.num_drafts;
     plan_.num_rows += planned.num_drafts;
   }
@@ -318,6 +390,45 @@ int32_t Planner::cover_drafts(Sequence& seq, int32_t count) {
   return std::min(end, seq.covered()) - seq.num_tokens();
 }
 
+/// For the states behind all rows of a decode with guesses but the last.
+void Planner::take_draft_slots(PlannedRows& planned) {
+  planned.saves.reserve(static_cast<size_t>(planned.drafts) + 1);  // commit() adds one
+  for (int32_t row = 0; row < planned.drafts; ++row) {
+    planned.saves.push_back({row, state_.blocks.states().take()});
+  }
+}
+
+/// The last ones first, as long as there are slots. Of those behind its prompt a sequence keeps
+/// the last alone.
+void Planner::save_snapshots(PlannedRows& planned) {
+  const Sequence& seq = *planned.seq;
+  if (planned.drafts > 0 || !state_.blocks.prefix_caching() || !seq.blocks.listed) return;
+  const int32_t start = seq.next_position();
+  int32_t position = seq.last_snapshot(start + planned.rows);
+  while (position > start) {
+    planned.saves.reserve(planned.saves.size() + 1);
+    const int32_t slot = state_.blocks.states().take();
+    if (slot == StateSlots::kNone) break;
+    planned.saves.push_back({position - start - 1, slot});
+    position = seq.last_snapshot(std::min(position - 1, seq.num_prompt));
+  }
+  std::ranges::reverse(planned.saves);
+}
+
+/// A state behind the last row is saved instead of going to the sequence's own slot; the next rows
+/// begin with it.
+void Planner::show_states() {
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    PlannedSeq& planned = plan_.seqs[i];
+    planned.state_in = planned_[i].seq->state_in();
+    planned.state_out = planned_[i].seq->live;
+    planned.saves = planned_[i].saves;
+    if (!planned_[i].saves_last()) continue;
+    planned.state_out = planned.saves.back().slot;
+    planned.saves = planned.saves.first(planned.saves.size() - 1);
+  }
+}
+
 /// From here on the rows are to be committed.
 void Planner::make_pending() {
   for (const PlannedRows& planned : planned_) {
@@ -330,11 +441,12 @@ void Planner::make_pending() {
     Sequence& seq = *planned.seq;
     seq.scheduled_before = true;
     seq.in_flight += planned.rows;
+    if (seq.has_state) state_.move_source(seq, planned);
     if (!planned.samples) continue;
     ++seq.to_come;
     seq.draw = draws++;
   }
-  (ahead_ ? state_.ahead : state_.pending) = std::move(planned_);
+  (ahead_ ? state_.ahead : state_.pending) = std::exchange(planned_, {});
   plan_.expired = std::exchange(state_.expired, {});
   plan_.interrupted = std::exchange(state_.interrupted, {});
   plan_.preempted = std::exchange(state_.preempted, {});

@@ -17,6 +17,9 @@ class Planner {
  public:
   /// `ahead`: the plan is made before the commit of the pending plan, see README.md.
   Planner(SchedulerState& state, bool ahead);
+  Planner(const Planner&) = delete;
+  Planner& operator=(const Planner&) = delete;
+  ~Planner() { drop_plan(); }
 
   /// Visits all sequences, senior first, and gives each sequence its rows. When planning ahead, the
   /// plan is empty if a sequence would have to wait for the pending plan.
@@ -24,6 +27,7 @@ class Planner {
 
  private:
   void visit_all();
+  void drop_plan();
   bool may_go_ahead() const;
   void expire(double now);
   void interrupt();
@@ -35,7 +39,12 @@ class Planner {
   }
   Sequence* next_to_admit() const;
   bool admit(Sequence& seq);
+  void take_slots(Sequence& seq);
+  void count_prefix(Sequence& seq, int32_t restored);
   bool prefix_is_coming(const Sequence& seq) const;
+  bool snapshot_is_coming(const Sequence& seq) const;
+  bool will_save(const Sequence& senior, const Sequence& seq) const;
+  bool goes_on(const Sequence& senior) const;
   bool is_filling(const Sequence& senior, const Sequence& seq, size_t index) const;
   bool make_room_for(const Sequence& seq);
   void schedule(Sequence& seq);
@@ -45,6 +54,9 @@ class Planner {
   bool preempt_most_junior(size_t first);
   void grant_drafts();
   int32_t cover_drafts(Sequence& seq, int32_t count);
+  void take_draft_slots(PlannedRows& planned);
+  void save_snapshots(PlannedRows& planned);
+  void show_states();
   void make_pending();
   /// Rows that a prefill may take; each unvisited decode keeps its row.
   int32_t prefill_rows() const noexcept { return rows_left_ - decodes_ahead_; }
@@ -54,9 +66,10 @@ class Planner {
   SchedulerState& state_;
   StepPlan plan_;
   const bool ahead_;
-  bool gives_up_ = false;             ///< planning ahead
-  std::vector<PlannedRows> planned_;  ///< one for each of plan_.seqs
-  size_t visited_ = 0;                ///< running[0 .. visited_) have their rows
+  bool gives_up_ = false;                  ///< planning ahead
+  std::vector<PlannedRows> planned_;       ///< one for each of plan_.seqs
+  const Sequence* last_victim_ = nullptr;  ///< of preemption, the most senior one
+  size_t visited_ = 0;                     ///< running[0 .. visited_) have their rows
   bool admission_open_ = true;
   int32_t rows_left_;
   int32_t decodes_ahead_ = 0;     ///< running sequences, not yet visited, that need one row

@@ -21,7 +21,10 @@ struct Scheduler::Impl : SchedulerState {
     return *found->second;
   }
   void check_sampled(std::span<const int32_t> sampled, std::span<const int32_t> counts);
-  CommittedSeq settle(const PlannedRows& planned, std::span<const int32_t> sampled);
+  CommittedSeq settle(PlannedRows& planned, std::span<const int32_t> sampled);
+  void settle_states(Sequence& seq, PlannedRows& planned, int32_t start);
+  void choose_live(Sequence& seq, PlannedRows& planned, int32_t start);
+  void publish_state(Sequence& seq, int32_t position, int32_t slot);
   void publish_full_columns(Sequence& seq);
 };
 
@@ -39,6 +42,12 @@ const SchedulerConfig& checked(const SchedulerConfig& config) {
                  config.block_size);
   HEADRACE_CHECK(config.num_host_blocks >= 0, config.num_host_blocks);
   HEADRACE_CHECK(!config.windows.empty());
+  HEADRACE_CHECK(config.num_state_slots == 0 || config.num_state_slots >= config.max_num_seqs,
+                 config.num_state_slots, " state slots");
+  HEADRACE_CHECK(config.num_host_state_slots >= 0, config.num_host_state_slots);
+  HEADRACE_CHECK(config.num_state_slots == 0 || (config.snapshot_interval > 0 &&
+                                                 config.snapshot_interval % config.block_size == 0),
+                 config.snapshot_interval);
   HEADRACE_CHECK(config.max_model_len > 0 && config.max_model_len <= kMaxPositions &&
                      config.block_size <= kMaxPositions,
                  config.max_model_len);
@@ -85,7 +94,8 @@ SeqId Scheduler::add(SeqSpec spec) {
   HEADRACE_CHECK(std::ranges::is_sorted(spec.end_tokens));
   HEADRACE_CHECK(std::ranges::none_of(spec.stop_sequences, &std::vector<int32_t>::empty));
   const SeqId id = ++impl_->last_id;
-  auto owner = std::make_unique<Sequence>(id, std::move(spec), impl_->blocks.groups());
+  auto owner =
+      std::make_unique<Sequence>(id, std::move(spec), impl_->blocks.groups(), impl_->config);
   Sequence& seq = *owner;
   impl_->sequences.emplace(id, std::move(owner));
   try {
@@ -126,7 +136,7 @@ void Scheduler::postpone(SeqId id) {
   Sequence& seq = impl_->get(id);
   const auto planned = std::ranges::find(impl_->pending, id, &PlannedRows::id);
   HEADRACE_CHECK(impl_->ahead.empty() && planned != impl_->pending.end() && planned->samples &&
-                     planned->drafts == 0 && !planned->postponed,
+                     planned->drafts == 0 && !planned->postponed && !seq.has_state,
                  "sequence ", id, " can't be postponed");
   planned->postponed = seq.postponed = true;
   --planned->rows;
@@ -170,9 +180,8 @@ std::vector<CommittedSeq> Scheduler::commit(std::span<const int32_t> sampled,
   std::vector<CommittedSeq> out;
   out.reserve(impl_->pending.size());
   impl_->pending_copies = std::exchange(impl_->ahead_copies, false);
-  const std::vector<PlannedRows> plan =
-      std::exchange(impl_->pending, std::exchange(impl_->ahead, {}));
-  for (const PlannedRows& planned : plan) {
+  std::vector<PlannedRows> plan = std::exchange(impl_->pending, std::exchange(impl_->ahead, {}));
+  for (PlannedRows& planned : plan) {
     size_t count = 0;
     if (planned.samples) {
       count = counts.empty() ? 1 : static_cast<size_t>(counts.front());
@@ -185,7 +194,7 @@ std::vector<CommittedSeq> Scheduler::commit(std::span<const int32_t> sampled,
 }
 
 /// The planned rows are computed, and so are the guesses before the last of `sampled`.
-CommittedSeq Scheduler::Impl::settle(const PlannedRows& planned, std::span<const int32_t> sampled) {
+CommittedSeq Scheduler::Impl::settle(PlannedRows& planned, std::span<const int32_t> sampled) {
   CommittedSeq out;
   out.id = planned.id;
   if (planned.seq == nullptr) {
@@ -193,6 +202,7 @@ CommittedSeq Scheduler::Impl::settle(const PlannedRows& planned, std::span<const
     return out;
   }
   Sequence& seq = *planned.seq;
+  const int32_t start = seq.computed;
   seq.computed += planned.rows;
   seq.in_flight -= planned.rows;
   if (planned.postponed) sampled = {};
@@ -208,6 +218,7 @@ CommittedSeq Scheduler::Impl::settle(const PlannedRows& planned, std::span<const
   }
   if (!seq.generates() && seq.computed == seq.num_prompt) out.end = SeqEnd::kPrompt;
   publish_full_columns(seq);
+  settle_states(seq, planned, start);
   blocks.give_back(seq.blocks, seq.computed, seq.published - 1);
   if (out.end != SeqEnd::kNone) remove(seq);
   return out;
@@ -222,6 +233,58 @@ void Scheduler::Impl::publish_full_columns(Sequence& seq) {
   }
 }
 
+namespace {
+
+/// Whether the state behind `position` is to be kept.
+bool is_snapshot(const Sequence& seq, int32_t position) {
+  return position <= seq.computed && seq.last_snapshot(position) == position;
+}
+
+}  // namespace
+
+/// What has been saved behind rows from `start` on, and is to be kept, becomes findable.
+void Scheduler::Impl::settle_states(Sequence& seq, PlannedRows& planned, int32_t start) {
+  if (seq.has_state && planned.drafts > 0) choose_live(seq, planned, start);
+  for (const auto& [row, slot] : std::exchange(planned.saves, {})) {
+    const int32_t position = start + row + 1;
+    if (is_snapshot(seq, position)) {
+      publish_state(seq, position, slot);
+    } else {
+      blocks.states().release(slot);
+    }
+  }
+}
+
+/// After guesses, one of the plan's slots has the state behind the last computed row: it becomes
+/// the sequence's own. If its state is to be kept, another one does, and the next rows begin with
+/// that state.
+void Scheduler::Impl::choose_live(Sequence& seq, PlannedRows& planned, int32_t start) {
+  std::vector<StateSave>& saves = planned.saves;
+  saves.push_back({planned.drafts, seq.live});
+  auto own = saves.begin() + (seq.computed - start - 1);
+  if (is_snapshot(seq, seq.computed)) {
+    const auto other = std::ranges::find_if(
+        saves, [&](const StateSave& save) { return !is_snapshot(seq, start + save.row + 1); });
+    if (other != saves.end()) {
+      seq.source = own->slot;
+      blocks.states().retain(seq.source);
+      own = other;
+    }
+  }
+  seq.live = own->slot;
+  saves.erase(own);
+}
+
+/// Releases the slot. Of its snapshots behind its prompt a sequence keeps the last alone.
+void Scheduler::Impl::publish_state(Sequence& seq, int32_t position, int32_t slot) {
+  const auto index = static_cast<size_t>(position / seq.block_size - 1);
+  const bool is_new = blocks.publish_state(seq.blocks, index, slot);
+  if (is_new && position % seq.snapshot_interval == 0 &&
+      position - seq.snapshot_interval > seq.num_prompt) {
+    blocks.drop_state(seq.blocks, index, seq.snapshot_interval / seq.block_size);
+  }
+}
+
 std::vector<SeqId> Scheduler::abandon_step() {
   HEADRACE_CHECK(!impl_->pending.empty(), "nothing is planned");
   std::vector<SeqId> ended;
@@ -232,8 +295,9 @@ std::vector<SeqId> Scheduler::abandon_step() {
     if (impl_->running[i]->in_flight == 0) impl_->preempt(*impl_->running[i]);
   }
   for (auto* plan : {&impl_->pending, &impl_->ahead}) {
-    for (const PlannedRows& planned : *plan) {
+    for (PlannedRows& planned : *plan) {
       if (std::ranges::count(ended, planned.id) == 0) ended.push_back(planned.id);
+      impl_->drop_saves(planned);
     }
     plan->clear();
   }
@@ -268,6 +332,15 @@ SchedulerStats Scheduler::stats() const {
   out.prefix_host_hit_tokens = impl_->prefix_host_hit_tokens;
   out.moved_to_host = impl_->blocks.moved_to_host();
   out.moved_from_host = impl_->blocks.moved_from_host();
+  out.prefix_found_tokens = impl_->prefix_found_tokens;
+  const StateSlots& slots = impl_->blocks.states();
+  out.state_slots = slots.num_slots();
+  out.free_state_slots = slots.num_free();
+  out.snapshots = slots.num_snapshots();
+  out.host_snapshots = slots.num_host_snapshots();
+  out.snapshots_written = slots.written();
+  out.snapshots_evicted = slots.evicted();
+  out.snapshots_restored = slots.restored();
   out.preemptions = impl_->preemptions;
   out.interruptions = impl_->interruptions;
   return out;

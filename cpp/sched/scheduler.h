@@ -39,7 +39,7 @@ struct SchedulerConfig {
   int32_t num_host_blocks = 0;  ///< places for blocks that leave the prefix cache; 0 = none
   /// KvGroups::windows of the cache; those of 0 first.
   std::vector<int32_t> windows = {0};
-  int32_t num_state_slots = 0;       ///< of a model with states; 0: it has none
+  int32_t num_state_slots = 0;       ///< of a model with states, >= max_num_seqs; 0: it has none
   int32_t num_host_state_slots = 0;  ///< places for snapshots that leave the state slots
   /// Positions between snapshots: a multiple of block_size.
   int32_t snapshot_interval = 2048;
@@ -68,6 +68,8 @@ struct SeqSpec {
   /// The ops of a row at this position, or behind it, need no more of the token before than its id,
   /// so plan_ahead() may plan them while that token is being drawn.
   int32_t ahead_from = kNeverAhead;
+  /// Scheduler::postpone() may come for it. With a state it is never planned ahead then.
+  bool may_be_postponed = false;
   /// All rows of its prompt come in one step, and it waits for a step with room for them. Attention
   /// to later tokens needs that. REQUIRES: max_tokens == 0, read_prefix_cache false,
   /// Scheduler::fits_step().
@@ -98,10 +100,12 @@ struct PlannedSeq {
   std::span<const int32_t> tokens;  ///< [num_tokens] ids
   /// Block tables by group. They cover all rows and drafts, and lack what has been given back.
   std::span<const std::vector<int32_t>> tables;
-  /// As SeqSlice has them; of a model without states kZeroState.
+  /// As SeqSlice has them; of a model without states kZeroState. `state_out` gets the state behind
+  /// the last of rows and drafts, and with drafts every row before that has a save. If the engine
+  /// computes fewer drafts, its slice ends with an earlier row: then the slot of that row's save is
+  /// its state_out, and the saves before that one are its saves.
   int32_t state_in = kZeroState;
   int32_t state_out = kZeroState;
-  /// Behind rows and drafts, those of drafts that are not computed included. Valid like `tokens`.
   std::span<const StateSave> saves = {};
 };
 
@@ -135,9 +139,18 @@ struct SchedulerStats {
   /// Prompt tokens found or not found at a sequence's first admission. Sequences that don't read
   /// the cache count in neither.
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
+  /// Prompt tokens whose blocks were found then: with states more than prefix_hit_tokens, which end
+  /// at a snapshot.
+  uint64_t prefix_found_tokens = 0;
   int32_t cached_host_blocks = 0;       ///< host blocks with a prefix
   uint64_t prefix_host_hit_tokens = 0;  ///< the part of prefix_hit_tokens from host blocks
   uint64_t moved_to_host = 0, moved_from_host = 0;  ///< blocks
+  /// Slots: all, free ones, and snapshots. The others are live, or for what uncommitted plans save.
+  int32_t state_slots = 0, free_state_slots = 0, snapshots = 0;
+  int32_t host_snapshots = 0;  ///< in host slots
+  /// Snapshots that were published, that have left their slots for others (to a host slot, where
+  /// there is one), and that were copied from host slots.
+  uint64_t snapshots_written = 0, snapshots_evicted = 0, snapshots_restored = 0;
   uint64_t preemptions = 0, interruptions = 0;
 };
 
@@ -146,7 +159,9 @@ KvGroups kv_groups(const SchedulerConfig& config);
 
 class Scheduler {
  public:
-  /// REQUIRES: all numbers of the config are positive (max_prefill_chunk may be 0).
+  /// REQUIRES: all numbers of the config are positive (max_prefill_chunk, and those of host blocks
+  /// and slots, may be 0), num_state_slots is 0 or at least max_num_seqs, and snapshot_interval a
+  /// multiple of block_size, if there are slots.
   explicit Scheduler(const SchedulerConfig& config);
   ~Scheduler();
 
@@ -182,7 +197,7 @@ class Scheduler {
   void set_ready(SeqId id, int32_t position);
   /// What the pending plan samples for the sequence can't be had in time: commit() drops it, and
   /// the last of its rows counts as not computed. It rests until resume(). REQUIRES: it samples in
-  /// the pending plan, and nothing is planned ahead.
+  /// the pending plan, nothing is planned ahead, and it has no state: that can't be taken back.
   void postpone(SeqId id);
   /// REQUIRES: the sequence has not ended.
   void resume(SeqId id);
@@ -213,7 +228,8 @@ class Scheduler {
   /// tokens. Preemption doesn't change it. REQUIRES: the sequence has not ended.
   int32_t rope_len(SeqId id, int32_t position) const;
   SchedulerStats stats() const;
-  /// Forgets every cached block that no sequence holds, and every host block.
+  /// Forgets every cached block that no sequence holds, every host block, and every snapshot that
+  /// no sequence is about to begin with.
   void clear_prefix_cache();
 
  private:

@@ -7,12 +7,15 @@
 
 namespace headrace {
 
-Sequence::Sequence(SeqId id_in, SeqSpec spec_in, const KvGroups& groups_in)
+Sequence::Sequence(SeqId id_in, SeqSpec spec_in, const KvGroups& groups_in,
+                   const SchedulerConfig& config)
     : id(id_in),
       spec(std::move(spec_in)),
       num_prompt(static_cast<int32_t>(spec.prompt.size())),
       groups(groups_in),
       block_size(groups_in.block_size),
+      has_state(config.num_state_slots > 0),
+      snapshot_interval(config.snapshot_interval),
       tokens(std::move(spec.prompt)),
       blocks(groups_in.size()),
       ready_until(spec.ready_until) {}
@@ -32,6 +35,16 @@ int32_t Sequence::blocks_wanted(int32_t computed_tokens, int32_t taken) const no
     wanted += std::max<int64_t>(0, most - blocks.held(g) - taken);
   }
   return static_cast<int32_t>(wanted);
+}
+
+int32_t Sequence::last_snapshot(int32_t end) const noexcept {
+  int32_t last = end / snapshot_interval * snapshot_interval;
+  // Not behind the whole prompt: the same prompt could not begin there.
+  const int32_t prompt_end = (num_prompt - 1) / block_size * block_size;
+  for (const int32_t position : {prompt_end, branch}) {
+    if (position <= end) last = std::max(last, position);
+  }
+  return last;
 }
 
 int32_t Sequence::ending_sequence(int32_t output_count) const {

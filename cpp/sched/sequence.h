@@ -12,14 +12,16 @@
 namespace headrace {
 
 struct Sequence {
-  /// `groups` outlive it.
-  Sequence(SeqId id, SeqSpec spec, const KvGroups& groups);
+  /// `groups` and `config` outlive it.
+  Sequence(SeqId id, SeqSpec spec, const KvGroups& groups, const SchedulerConfig& config);
 
   const SeqId id;
   SeqSpec spec;  ///< without its prompt, which has moved to `tokens`
   const int32_t num_prompt;
   const KvGroups& groups;
   const int32_t block_size;
+  const bool has_state;
+  const int32_t snapshot_interval;
 
   std::vector<int32_t> tokens;  ///< prompt, then output
   /// The block tables; cover `computed` and the planned rows. The first `published` columns are in
@@ -36,6 +38,11 @@ struct Sequence {
   bool scheduled_before = false;
   int32_t ready_until = 0;  ///< SeqSpec's, or the engine's later value
   bool postponed = false;   ///< Scheduler::postpone
+  /// The slots that it holds while it runs, if it has a state: its own, and the snapshot that has
+  /// the state before its next row, if that isn't in its own.
+  int32_t live = StateSlots::kNone, source = StateSlots::kNone;
+  /// Where cached blocks have continued beyond the snapshot that it has begun with; 0: nowhere.
+  int32_t branch = 0;
 
   int32_t num_tokens() const noexcept { return static_cast<int32_t>(tokens.size()); }
   int32_t num_columns() const noexcept { return blocks.columns(); }
@@ -59,7 +66,8 @@ struct Sequence {
   bool decodes() const noexcept { return remaining() == 1; }
   /// Whether a step with its next rows needs nothing that depends on its last token.
   bool plans_ahead() const noexcept {
-    return next_position() >= spec.ahead_from && !is_held_up() && wished_drafts == 0;
+    return next_position() >= spec.ahead_from && !is_held_up() && wished_drafts == 0 &&
+           !(has_state && spec.may_be_postponed);
   }
   /// Guesses that it may compute after its known tokens.
   int32_t max_drafts() const noexcept {
@@ -76,6 +84,13 @@ struct Sequence {
   /// Blocks that it is about to use beyond those that it holds, when it has `computed_tokens`, and
   /// `taken` more columns. An admission should have that many.
   int32_t blocks_wanted(int32_t computed_tokens, int32_t taken = 0) const noexcept;
+  /// The slot with the state before its next row.
+  int32_t state_in() const noexcept {
+    if (next_position() == 0) return kZeroState;
+    return source != StateSlots::kNone ? source : live;
+  }
+  /// The last position up to `end` behind which its state should become a snapshot; 0: none.
+  int32_t last_snapshot(int32_t end) const noexcept;
   struct Ending {
     SeqEnd end = SeqEnd::kNone;
     int32_t stop_sequence = -1;  ///< which one

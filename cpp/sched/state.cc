@@ -13,7 +13,7 @@ void SchedulerState::preempt(Sequence& seq) {
     throw;
   }
   stop_running(seq);
-  drop_blocks(seq);
+  drop_all(seq);
   ++preemptions;
 }
 
@@ -28,13 +28,35 @@ void SchedulerState::drop_blocks(Sequence& seq) {
   seq.ready_until = seq.spec.ready_until;
 }
 
-void SchedulerState::remove(Sequence& seq) {
+void SchedulerState::drop_all(Sequence& seq) {
   drop_blocks(seq);
+  for (int32_t* slot : {&seq.source, &seq.live}) {
+    const int32_t held = std::exchange(*slot, StateSlots::kNone);
+    if (held != StateSlots::kNone) blocks.states().release(held);
+  }
+}
+
+void SchedulerState::move_source(Sequence& seq, const PlannedRows& planned) {
+  const int32_t next = planned.saves_last() ? planned.saves.back().slot : StateSlots::kNone;
+  if (next != StateSlots::kNone) blocks.states().retain(next);
+  const int32_t last = std::exchange(seq.source, next);
+  if (last != StateSlots::kNone) blocks.states().release(last);
+}
+
+void SchedulerState::drop_saves(PlannedRows& planned) {
+  for (const StateSave& save : planned.saves) blocks.states().release(save.slot);
+  planned.saves.clear();
+}
+
+void SchedulerState::remove(Sequence& seq) {
+  drop_all(seq);
   waiting.erase(&seq);
   stop_running(seq);
   for (auto* plan : {&pending, &ahead}) {
     for (PlannedRows& planned : *plan) {
-      if (planned.seq == &seq) planned.seq = nullptr;
+      if (planned.seq != &seq) continue;
+      planned.seq = nullptr;
+      drop_saves(planned);
     }
   }
   const SeqId id = seq.id;

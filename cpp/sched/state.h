@@ -23,13 +23,21 @@ struct PlannedRows {
   int32_t drafts = 0;
   bool samples = false;
   bool postponed = false;  ///< what it samples is dropped, and its last row doesn't count
+  /// Slots that the plan holds, by ascending row: of the states behind rows and drafts, all but
+  /// what goes to the sequence's own slot.
+  std::vector<StateSave> saves = {};
+
+  bool saves_last() const noexcept {
+    return !saves.empty() && saves.back().row == rows + drafts - 1;
+  }
 };
 
 struct SchedulerState {
   explicit SchedulerState(const SchedulerConfig& config_in)
       : config(config_in),
         blocks(config_in.num_blocks, kv_groups(config_in), config_in.enable_prefix_caching,
-               config_in.num_host_blocks) {}
+               config_in.num_host_blocks, config_in.num_state_slots,
+               config_in.num_host_state_slots) {}
 
   const SchedulerConfig config;
   KvBlocks blocks;
@@ -45,13 +53,20 @@ struct SchedulerState {
   /// Events since the last returned plan.
   std::vector<SeqId> expired, interrupted, preempted;
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, prefix_host_hit_tokens = 0;
+  uint64_t prefix_found_tokens = 0;
   uint64_t preemptions = 0, interruptions = 0;
 
   /// Makes a running sequence wait again.
   void preempt(Sequence& seq);
   /// Releases its blocks; none of its tokens counts as computed then.
   void drop_blocks(Sequence& seq);
-  /// Ends a sequence: releases its blocks, takes it out of the plans and destroys it.
+  /// And its slots.
+  void drop_all(Sequence& seq);
+  /// Its rows are planned: what they begin with is of no use to it any more.
+  void move_source(Sequence& seq, const PlannedRows& planned);
+  /// Releases the slots that the plan holds for it.
+  void drop_saves(PlannedRows& planned);
+  /// Ends a sequence: releases its blocks and slots, takes it out of the plans and destroys it.
   void remove(Sequence& seq);
 
  private:

@@ -90,6 +90,8 @@ void bind_options(py::module_& module) {
       .field("total_memory_ratio", &ModelOptions::total_memory_ratio)
       .field("memory_leftover_bytes", &ModelOptions::memory_leftover_bytes)
       .field("enable_prefix_caching", &ModelOptions::enable_prefix_caching)
+      .field("num_state_slots", &ModelOptions::num_state_slots)
+      .field("snapshot_interval", &ModelOptions::snapshot_interval)
       .field("swap_space", &ModelOptions::swap_space)
       .field("out_of_blocks", &ModelOptions::out_of_blocks)
       .field("max_prefill_chunk", &ModelOptions::max_prefill_chunk)

@@ -31,6 +31,7 @@ std::unique_ptr<internal::Speculator> fake_speculator(const ModelOptions& option
   }
   if (options.speculative.method == "draft_model") {
     FakeShape own = shape;
+    own.num_state_slots = own.num_host_state_slots = 0;
     own.salt = options.speculative.model == "other" ? 1 : 0;
     auto control = std::make_shared<FakeControl>();
     if (options.speculative.model == "failing") control->fail_steps(-1);
@@ -61,6 +62,9 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.scheduler.block_size = own.block_size;
     out.scheduler.num_blocks = own.num_blocks;
     out.scheduler.num_host_blocks = own.num_host_blocks;
+    out.scheduler.num_state_slots = own.num_state_slots;
+    out.scheduler.num_host_state_slots = own.num_host_state_slots;
+    out.scheduler.snapshot_interval = 2 * own.block_size;
     out.scheduler.enable_prefix_caching = options.enable_prefix_caching;
     out.scheduler.out_of_blocks = options.out_of_blocks;
     out.info = {.name = name, .path = options.path};

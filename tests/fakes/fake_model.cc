@@ -153,6 +153,8 @@ FakeRunner::FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> cont
       cells_(static_cast<size_t>(shape.num_blocks) * static_cast<size_t>(shape.block_size)),
       host_cells_(static_cast<size_t>(shape.num_host_blocks) *
                   static_cast<size_t>(shape.block_size)),
+      slots_(static_cast<size_t>(shape.num_state_slots)),
+      host_slots_(static_cast<size_t>(shape.num_host_state_slots)),
       kept_hashes_(static_cast<size_t>(shape.max_kept)),
       logits_(static_cast<size_t>(shape.max_logit_rows) * static_cast<size_t>(shape.vocab_size)) {
   ++control_->models_alive;
@@ -171,6 +173,10 @@ FakeRunner::Cell& FakeRunner::cell(const SeqSlice& seq, int32_t position) {
 void FakeRunner::copy_blocks(std::span<const BlockCopy> copies) {
   const int32_t size = shape_.block_size;
   for (const BlockCopy& copy : copies) {
+    if (copy.is_state) {
+      copy_state(copy);
+      continue;
+    }
     HEADRACE_CHECK(copy.block >= 0 && copy.block < shape_.num_blocks, copy.block);
     HEADRACE_CHECK(copy.host_block >= 0 && copy.host_block < shape_.num_host_blocks,
                    copy.host_block);
@@ -178,6 +184,47 @@ void FakeRunner::copy_blocks(std::span<const BlockCopy> copies) {
     const auto host = host_cells_.begin() + int64_t{copy.host_block} * size;
     std::copy_n(copy.to_host ? own : host, size, copy.to_host ? host : own);
     ++control_->copies;
+  }
+}
+
+FakeRunner::State& FakeRunner::slot(int32_t number) {
+  HEADRACE_CHECK(number >= 0 && number < shape_.num_state_slots, number);
+  return slots_[static_cast<size_t>(number)];
+}
+
+void FakeRunner::copy_state(const BlockCopy& copy) {
+  State& host = host_slots_.at(static_cast<size_t>(copy.host_block));
+  if (copy.to_host) {
+    host = slot(copy.block);
+  } else {
+    slot(copy.block) = host;
+  }
+  ++control_->copies;
+}
+
+void FakeRunner::check_state(const SeqSlice& seq, uint64_t history) {
+  if (seq.state_in == kZeroState) {
+    HEADRACE_CHECK(seq.start_pos == 0, "no state at position ", seq.start_pos);
+    return;
+  }
+  const State& state = slot(seq.state_in);
+  HEADRACE_CHECK(state.position == seq.start_pos && state.history == history, "slot ", seq.state_in,
+                 " has the state of position ", state.position, ", not of ", seq.start_pos);
+}
+
+/// Behind the checks of all slices: what a slice stores to, no other one may load.
+void FakeRunner::store_states(const StepBatch& batch) {
+  for (const SeqSlice& seq : batch.seqs) {
+    const auto store = [&](int32_t row, int32_t to) {
+      HEADRACE_CHECK(row >= 0 && row < seq.num_rows, row);
+      slot(to) = {row_hashes_.at(static_cast<size_t>(seq.first_row + row)),
+                  seq.start_pos + row + 1};
+    };
+    store(seq.num_rows - 1, seq.state_out);
+    for (const StateSave& save : seq.saves) {
+      HEADRACE_CHECK(save.row < seq.num_rows - 1 && save.slot != seq.state_out, save.row);
+      store(save.row, save.slot);
+    }
   }
 }
 
@@ -210,6 +257,7 @@ TensorView FakeRunner::forward(const StepBatch& batch,
     const LoraAdapter* const lora = adapter_of(seq);
     uint64_t history = fake_history(lora == nullptr ? 0 : lora->rank());
     for (int32_t position = 0; position < seq.start_pos + seq.num_rows; ++position) {
+      if (position == seq.start_pos && !slots_.empty()) check_state(seq, history);
       const Cell& seen = cell(seq, position);
       HEADRACE_CHECK(seen.position == position, "row of position ", position, " is lost");
       HEADRACE_CHECK(seen.lora == lora, "row of position ", position, " has another adapter");
@@ -217,6 +265,7 @@ TensorView FakeRunner::forward(const StepBatch& batch,
       if (position >= seq.start_pos) row_hashes_.push_back(history);
     }
   }
+  if (!slots_.empty()) store_states(batch);
   return logits(batch.logit_rows);
 }
 

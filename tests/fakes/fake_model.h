@@ -80,6 +80,8 @@ struct FakeShape {
   int32_t vocab_size = 50;
   int32_t num_blocks = 64;
   int32_t num_host_blocks = 0;
+  int32_t num_state_slots = 0;  ///< above 0: it keeps states
+  int32_t num_host_state_slots = 0;
   int32_t block_size = 16;
   int32_t max_logit_rows = 8;
   uint64_t salt = 0;      ///< another model for each
@@ -99,8 +101,8 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
   ~FakeRunner() override;
 
   void copy_blocks(std::span<const BlockCopy> copies) override;
-  /// Throws InternalError if the batch is not what its contract says, or if a row's history is not
-  /// in the cache.
+  /// Throws InternalError if the batch is not what its contract says, if a row's history is not in
+  /// the cache, or if a slice begins with another state than what its history makes.
   TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
   /// Two numbers: the row's token, and a hash of all up to it.
@@ -126,7 +128,17 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
     const LoraAdapter* lora = nullptr;  // that it was computed with
   };
 
+  /// What a slot holds: a hash of the tokens before a position.
+  struct State {
+    uint64_t history = 0;
+    int32_t position = -1;
+  };
+
   Cell& cell(const SeqSlice& seq, int32_t position);
+  State& slot(int32_t number);
+  void check_state(const SeqSlice& seq, uint64_t history);
+  void store_states(const StepBatch& batch);
+  void copy_state(const BlockCopy& copy);
   uint64_t history_of(const SeqSlice& seq, int32_t position);
   std::vector<uint64_t> read_inputs(const MtpStep& step);
   std::vector<int32_t> seen_tokens(const StepBatch& batch) const;
@@ -135,6 +147,7 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
   const FakeShape shape_;
   const std::shared_ptr<FakeControl> control_;
   std::vector<Cell> cells_, host_cells_;
+  std::vector<State> slots_, host_slots_;
   const std::shared_ptr<std::atomic<size_t>> media_bytes_ =
       std::make_shared<std::atomic<size_t>>(0);  // of rows of media
   std::vector<uint64_t> row_hashes_;

@@ -102,7 +102,7 @@ struct CacheLayout {
 
   /// All layers keep the same.
   static CacheLayout uniform(int32_t num_layers, const PagedRows& rows, int32_t block_size) {
-    CacheLayout out{block_size, {{rows, num_layers}}, {}};
+    CacheLayout out{block_size, {{rows, num_layers}}, {}, {}};
     for (int32_t i = 0; i < num_layers; ++i) out.layers.push_back({0, i});
     return out;
   }

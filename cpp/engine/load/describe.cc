@@ -55,6 +55,9 @@ void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
   info.num_kv_blocks = scheduler.num_blocks;
   info.num_host_kv_blocks = scheduler.num_host_blocks;
   info.num_kv_groups = static_cast<int32_t>(scheduler.windows.size());
+  info.num_state_slots = scheduler.num_state_slots;
+  info.num_host_state_slots = scheduler.num_host_state_slots;
+  info.snapshot_interval = scheduler.num_state_slots > 0 ? scheduler.snapshot_interval : 0;
   info.max_loras = options.max_loras;
   info.max_lora_rank = options.max_lora_rank;
 }
@@ -98,6 +101,7 @@ void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
     info.scratch_bytes += decoder.scratch_bytes();
   }
   info.packed_weights = runner.packed_file();
+  info.state_slot_bytes = request.state_slot_bytes;
   info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
   info.host_kv_cache_bytes = static_cast<size_t>(plan.num_host_blocks) * request.host_block_bytes;
 }

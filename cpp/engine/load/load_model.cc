@@ -87,6 +87,9 @@ SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shap
   out.num_blocks = plan.num_kv_blocks;
   out.num_host_blocks = plan.num_host_blocks;
   out.windows = shapes.windows;
+  out.num_state_slots = plan.num_state_slots;
+  out.num_host_state_slots = plan.num_host_state_slots;
+  out.snapshot_interval = shapes.snapshot_interval;
   out.enable_prefix_caching = options.enable_prefix_caching;
   out.out_of_blocks = options.out_of_blocks;
   return out;
@@ -110,7 +113,13 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
       plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
                        plan_lora_bytes(config, decoder.storage, options.max_lora_rank, rank);
-  request.block_bytes = backend.kv_block_bytes(rank_layout(shapes.cache, config, rank));
+  const CacheLayout layout = rank_layout(shapes.cache, config, rank);
+  request.block_bytes = backend.kv_block_bytes(layout);
+  request.state_slot_bytes = backend.state_slot_bytes(layout);
+  request.num_state_slots = options.num_state_slots;
+  request.draft_slots =
+      options.speculative.method.empty() ? 0 : options.speculative.num_speculative_tokens;
+  request.snapshot_interval = options.enable_prefix_caching ? shapes.snapshot_interval : 0;
   request.groups = kv_groups(scheduler_config(options, shapes, {}));
   request.max_num_seqs = options.max_num_seqs;
   request.model_max_len = config.max_position_embeddings;
@@ -166,10 +175,10 @@ std::vector<MemoryRequest> rank_requests(const ModelOptions& options, const Mode
 struct Runners {
   std::unique_ptr<DecoderRunner> model, draft;  ///< draft: may be null
 
-  void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts, int32_t num_blocks,
-                   int32_t num_host_blocks) {
-    model->make_cache(shapes.cache, num_blocks, num_host_blocks);
-    if (draft) draft->make_cache(drafts->shapes.cache, num_blocks);
+  void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts,
+                   const CacheCounts& counts) {
+    model->make_cache(shapes.cache, counts);
+    if (draft) draft->make_cache(drafts->shapes.cache, {.blocks = counts.blocks});
   }
 };
 
@@ -198,17 +207,20 @@ std::unique_ptr<Speculator> make_speculator(const ModelOptions& options, const M
 }
 
 // A GPU's memory is divided by what the largest steps have taken of it. They compute nothing: a
-// cache of one block will do.
+// cache of one block will do, with the slots that a step may name.
 MemoryPlan measure_and_plan(std::vector<MemoryRequest> requests, const SchedulerConfig& config,
                             Runners& runners, const Shapes& shapes,
                             const std::optional<Draft>& draft, const RankedBackends& ranks) {
-  runners.make_caches(shapes, draft, 1, 0);
+  const int32_t slots = shapes.has_states ? config.max_num_seqs : 0;
+  runners.make_caches(shapes, draft, {.blocks = 1, .state_slots = slots});
   reserve_steps(*runners.model, config);
   if (runners.draft) reserve_steps(*runners.draft, config);
   for (size_t i = 0; i < requests.size(); ++i) {
     const Backend& backend = *ranks.backends[i];
     MemoryRequest& request = requests[i];
-    request.taken_bytes = backend.bytes_held() + request.block_bytes;  // padding rows write there
+    // Padding rows write to a block more. The slots will be others'.
+    request.taken_bytes = backend.bytes_held() + request.block_bytes -
+                          static_cast<size_t>(slots) * request.state_slot_bytes;
     request.free_now = backend.device_info().free_bytes;
   }
   return plan_ranks(requests);
@@ -331,7 +343,9 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   }
   const MemoryRequest request = sum_of(requests);
   const size_t held_bytes = runners.model->memory_pool_bytes();
-  runners.make_caches(shapes, draft, plan.num_kv_blocks, plan.num_host_blocks);
+  runners.make_caches(
+      shapes, draft,
+      {plan.num_kv_blocks, plan.num_host_blocks, plan.num_state_slots, plan.num_host_state_slots});
 
   LoadedModel out = loaded_model(options, config, shapes, plan, *runners.model);
   ModelInfo& info = out.info = describe_config(name, options.path, config);

@@ -93,6 +93,14 @@ void validate_model_options(const ModelOptions& options) {
   check_one_of("block_size", options.block_size, std::array<int32_t, 5>{16, 32, 64, 128, 256});
   check_range("num_kv_blocks", options.num_kv_blocks, 0, std::numeric_limits<int32_t>::max(),
               " (0: choose)");
+  check_range("num_state_slots", options.num_state_slots, 0, std::numeric_limits<int32_t>::max(),
+              " (0: choose)");
+  check_range("snapshot_interval", options.snapshot_interval, 0, kMaxModelLen, " (0: choose)");
+  if (options.snapshot_interval % options.block_size != 0) {
+    throw_error(ErrorCode::kInvalidArgument, "snapshot_interval is ", options.snapshot_interval,
+                ", but snapshots stand at the ends of blocks: make it a multiple of block_size ",
+                options.block_size, ", or 0 (choose).");
+  }
   if (!(options.memory_utilization > 0.0 && options.memory_utilization <= 1.0)) {
     throw_error(ErrorCode::kInvalidArgument, "memory_utilization must be in (0, 1], got ",
                 options.memory_utilization, ".");

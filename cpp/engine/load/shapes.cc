@@ -28,6 +28,25 @@ std::vector<int32_t> group_windows(const CacheLayout& layout) {
   return out;
 }
 
+/// As many tokens as have the bytes of a state in the cache: half of what is kept may be snapshots
+/// then, if all prompts are as long.
+int32_t choose_interval(const ModelOptions& options, const CacheLayout& layout) {
+  constexpr size_t kLeast = 512, kMost = 4096;
+  if (!layout.has_states()) return 0;
+  if (options.snapshot_interval > 0) return options.snapshot_interval;
+  size_t state_bytes = 0, token_bytes = 0;
+  for (const StateRows& state : layout.states) state_bytes += state.numbers() * sizeof(float);
+  for (const CacheGroup& group : layout.groups) {
+    const PagedRows& rows = group.rows;
+    const auto numbers =
+        static_cast<size_t>(rows.num_kv_heads) * static_cast<size_t>(rows.key_dim + rows.value_dim);
+    const size_t half_bytes = std::max<size_t>(1, 2 * dtype_size(rows.dtype));
+    token_bytes += static_cast<size_t>(group.num_layers) * half_bytes * numbers / 2;
+  }
+  const size_t tokens = std::clamp(state_bytes / std::max<size_t>(1, token_bytes), kLeast, kMost);
+  return static_cast<int32_t>(round_up(tokens, static_cast<size_t>(options.block_size)));
+}
+
 std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& target) {
   if (options.speculative.method != "draft_model") return std::nullopt;
   Draft out{options, load_model_config(options.speculative.model), nullptr, {}};
@@ -56,6 +75,11 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   }
   out.shapes = choose_shapes(out.options, out.config,
                              storage_dtype(out.options, out.config, out.packed.get()), true);
+  if (out.shapes.has_states) {
+    throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
+                " keeps states, which can't follow another model's sequences: choose one with "
+                "attention alone.");
+  }
   out.shapes.decoder.quantization = quantization_of(out.options, out.config, out.packed.get());
   return out;
 }
@@ -70,7 +94,7 @@ CacheLayout rank_layout(const CacheOptions& options, const ModelConfig& config,
                         const RankPlace& rank) {
   ModelSources sources = list_sources(config, likely_naming(config));
   share_sources(rank, sources);
-  return make_cache_layout(list_cache_rows(sources), options);
+  return make_cache_layout(list_kept(sources), options);
 }
 
 Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage,
@@ -95,7 +119,10 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
     out.cache.windows_below =
         options.max_model_len > 0 ? options.max_model_len : config.max_position_embeddings;
   }
-  out.windows = group_windows(rank_layout(out.cache, config, {}));
+  const CacheLayout layout = rank_layout(out.cache, config, {});
+  out.windows = group_windows(layout);
+  out.has_states = layout.has_states();
+  out.snapshot_interval = choose_interval(options, layout);
   return out;
 }
 
@@ -122,7 +149,8 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .vision = config.vision.has_value(),
           .tower_head_dim = config.vision ? config.vision->head_dim : 0,
           .experts = config.moe.router.num_experts,
-          .adapters = options.max_loras > 0};
+          .adapters = options.max_loras > 0,
+          .states = shapes.has_states};
 }
 
 void check_speculative(const ModelOptions& options, const ModelConfig& config) {

@@ -17,7 +17,9 @@ namespace headrace::internal {
 struct Shapes {
   DecoderOptions decoder;
   CacheOptions cache;
-  std::vector<int32_t> windows;  ///< KvGroups::windows
+  std::vector<int32_t> windows;   ///< KvGroups::windows
+  bool has_states = false;        ///< some layer keeps a state
+  int32_t snapshot_interval = 0;  ///< SchedulerConfig's; 0 without states
 };
 
 /// The draft model of speculative decoding, about to be loaded.

@@ -9,6 +9,15 @@ void note_scheduler(const SchedulerStats& now, const SchedulerStats& start, Mode
   out.free_kv_blocks = now.free_blocks;
   out.cached_kv_blocks = now.cached_blocks;
   out.cached_host_kv_blocks = now.cached_host_blocks;
+  out.total_state_slots = now.state_slots;
+  out.cached_state_slots = now.snapshots;
+  out.free_state_slots = now.free_state_slots;
+  out.cached_host_state_slots = now.host_snapshots;
+  out.snapshots_saved = now.snapshots_written - start.snapshots_written;
+  out.snapshots_evicted = now.snapshots_evicted - start.snapshots_evicted;
+  out.snapshots_restored = now.snapshots_restored - start.snapshots_restored;
+  out.prefix_unused_tokens = (now.prefix_found_tokens - now.prefix_hit_tokens) -
+                             (start.prefix_found_tokens - start.prefix_hit_tokens);
   out.preemptions = now.preemptions - start.preemptions;
   out.interruptions = now.interruptions - start.interruptions;
   out.prefix_hit_tokens = now.prefix_hit_tokens - start.prefix_hit_tokens;

@@ -21,6 +21,7 @@ void reserve_step(StepRunner& runner, const SchedulerConfig& config, int32_t tot
   for (int32_t row = 0; row < total; row += most) {
     const int32_t rows = std::min(most, total - row);
     slices.push_back({row, rows, length - rows, blocks});
+    if (config.num_state_slots > 0) slices.back().state_out = row / most;
     for (int32_t i = 0; i < rows; ++i) positions.push_back(length - rows + i);
   }
   std::vector<int32_t> wanted(std::min(count, static_cast<size_t>(runner.max_logit_rows())));

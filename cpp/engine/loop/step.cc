@@ -114,6 +114,18 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
   if (live.media) add_given(seq, *live.media, first_row);
   slices_.push_back({first_row, static_cast<int32_t>(token_ids_.size()) - first_row, seq.start_pos,
                      seq.tables, live.adapter == nullptr ? kNoAdapter : number_of(live.adapter)});
+  put_states(seq, slices_.back());
+}
+
+/// If fewer guesses are computed than planned, the state behind the last row that is computed goes
+/// where it would have been saved.
+void Step::put_states(const PlannedSeq& seq, SeqSlice& slice) {
+  slice.state_in = seq.state_in;
+  slice.state_out = seq.state_out;
+  const auto is_before = [&](const StateSave& save) { return save.row < slice.num_rows - 1; };
+  const auto rest = std::ranges::find_if_not(seq.saves, is_before);
+  slice.saves = {seq.saves.begin(), rest};
+  if (rest != seq.saves.end()) slice.state_out = rest->slot;
 }
 
 /// Of an adapter, among those of the step.

@@ -134,6 +134,7 @@ class Step {
   void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler,
                 std::span<const SampledSeq> before);
   int32_t number_of(const std::shared_ptr<const LoraAdapter>& adapter);
+  static void put_states(const PlannedSeq& seq, SeqSlice& slice);
   void add_row(int32_t token, int32_t position, int32_t rope_len, const RequestMedia* media);
   void add_given(const PlannedSeq& seq, const RequestMedia& media, int32_t first_row);
   TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted,

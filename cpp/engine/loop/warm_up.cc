@@ -57,7 +57,9 @@ void record_small_steps(StepRunner& runner, const SchedulerConfig& config) {
       const std::vector<int32_t> positions(count, length - 1), lengths(count, length);
       std::vector<SeqSlice> slices;
       for (int32_t row = 0; row < rows; ++row) {
-        slices.push_back({row, 1, length - 1, std::span(ordinals).first(size_t(blocks))});
+        SeqSlice& slice = slices.emplace_back();
+        slice = {row, 1, length - 1, std::span(ordinals).first(size_t(blocks))};
+        if (config.num_state_slots > 0) slice.state_in = slice.state_out = row;
       }
       for (int time = 0; time < 2; ++time) {
         run_step(runner, {std::span(zeros).first(count), positions, lengths, slices,
@@ -73,7 +75,8 @@ void record_small_steps(StepRunner& runner, const SchedulerConfig& config) {
 void warm_up(StepRunner& runner, const SchedulerConfig& config, bool guesses) {
   reserve_steps(runner, config);
   const std::array<int32_t, 1> zero = {0}, one = {1};
-  const std::array<SeqSlice, 1> slices = {SeqSlice{0, 1, 0, zero}};
+  std::array<SeqSlice, 1> slices = {SeqSlice{0, 1, 0, zero}};
+  if (config.num_state_slots > 0) slices[0].state_out = 0;
   run_step(runner, {zero, zero, one, slices, zero});
   if (!guesses) record_small_steps(runner, config);
 }

@@ -49,14 +49,16 @@ DecoderRunner::~DecoderRunner() {
   }
 }
 
-void DecoderRunner::make_cache(const CacheOptions& options, int32_t num_blocks,
-                               int32_t num_host_blocks) {
+void DecoderRunner::make_cache(const CacheOptions& options, const CacheCounts& counts) {
   threads_->run([&](int32_t index) {
     Rank& rank = ranks_[static_cast<size_t>(index)];
     rank.cache.reset();
     const CacheLayout layout = rank.weights.decoder->cache_layout(options);
-    rank.cache = rank.backend->make_kv_cache(layout, num_blocks);
-    if (num_host_blocks > 0) rank.backend->add_host_blocks(*rank.cache, num_host_blocks);
+    rank.cache = rank.backend->make_kv_cache(layout, counts.blocks, counts.state_slots);
+    if (counts.host_blocks > 0) rank.backend->add_host_blocks(*rank.cache, counts.host_blocks);
+    if (counts.host_state_slots > 0) {
+      rank.backend->add_host_slots(*rank.cache, counts.host_state_slots);
+    }
   });
 }
 

@@ -24,6 +24,12 @@ struct RankedBackends {
   Backend& first() const { return *backends.front(); }
 };
 
+/// How much a cache has room for.
+struct CacheCounts {
+  int32_t blocks = 0, host_blocks = 0;
+  int32_t state_slots = 0, host_state_slots = 0;  ///< of a model with states
+};
+
 /// A Decoder with its cache, on a backend that it shares with adapters; or several that are ranks
 /// of one model, each on a backend and a thread of its own. Then it is the first rank whose logits
 /// are drawn from.
@@ -37,7 +43,7 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   ~DecoderRunner() override;
 
   /// Instead of the cache that it has.
-  void make_cache(const CacheOptions& options, int32_t num_blocks, int32_t num_host_blocks = 0);
+  void make_cache(const CacheOptions& options, const CacheCounts& counts);
   int32_t num_ranks() const noexcept { return static_cast<int32_t>(ranks_.size()); }
   const Decoder& decoder(int32_t rank = 0) const noexcept {
     return *ranks_[static_cast<size_t>(rank)].weights.decoder;

@@ -21,6 +21,8 @@ ModelInfo sum_info(const std::vector<LoadedModel>& replicas) {
     if (sum.device == "cpu_numa") sum.num_nodes += each.num_nodes;
     sum.num_kv_blocks += each.num_kv_blocks;
     sum.num_host_kv_blocks += each.num_host_kv_blocks;
+    sum.num_state_slots += each.num_state_slots;
+    sum.num_host_state_slots += each.num_host_state_slots;
     sum.num_threads += each.num_threads;
     for (size_t ModelInfo::* bytes :
          {&ModelInfo::encoder_cache_bytes, &ModelInfo::vision_weight_bytes,
@@ -92,13 +94,17 @@ ModelState common_state(const std::vector<ModelState>& states) {
 void drop_blocks(ModelStats& replica) {
   replica.total_kv_blocks = replica.free_kv_blocks = 0;
   replica.cached_kv_blocks = replica.cached_host_kv_blocks = 0;
+  replica.total_state_slots = replica.free_state_slots = 0;
+  replica.cached_state_slots = replica.cached_host_state_slots = 0;
 }
 
 void add_stats(const ModelStats& replica, ModelStats& sum) {
   for (int32_t ModelStats::* gauge :
        {&ModelStats::running_replicas, &ModelStats::waiting_requests, &ModelStats::running_requests,
         &ModelStats::total_kv_blocks, &ModelStats::free_kv_blocks, &ModelStats::cached_kv_blocks,
-        &ModelStats::cached_host_kv_blocks}) {
+        &ModelStats::cached_host_kv_blocks, &ModelStats::total_state_slots,
+        &ModelStats::free_state_slots, &ModelStats::cached_state_slots,
+        &ModelStats::cached_host_state_slots}) {
     sum.*gauge += replica.*gauge;
   }
   for (uint64_t ModelStats::* counter :
@@ -106,8 +112,11 @@ void add_stats(const ModelStats& replica, ModelStats& sum) {
         &ModelStats::steps, &ModelStats::prompt_tokens, &ModelStats::generated_tokens,
         &ModelStats::prefix_hit_tokens, &ModelStats::prefix_miss_tokens,
         &ModelStats::prefix_host_hit_tokens, &ModelStats::kv_blocks_to_host,
-        &ModelStats::kv_blocks_from_host, &ModelStats::drafted_tokens, &ModelStats::accepted_tokens,
-        &ModelStats::encoded_tokens, &ModelStats::encoder_hit_tokens}) {
+        &ModelStats::kv_blocks_from_host, &ModelStats::snapshots_saved,
+        &ModelStats::snapshots_evicted, &ModelStats::snapshots_restored,
+        &ModelStats::prefix_unused_tokens, &ModelStats::drafted_tokens,
+        &ModelStats::accepted_tokens, &ModelStats::encoded_tokens,
+        &ModelStats::encoder_hit_tokens}) {
     sum.*counter += replica.*counter;
   }
   for (size_t ModelStats::* bytes : {&ModelStats::memory_bytes, &ModelStats::memory_pool_bytes,

@@ -165,6 +165,8 @@ typedef struct headrace_model_options {
   const char* const* devices;
   size_t num_devices;
   int32_t data_parallel_size; /* 0: 1 */
+  int32_t num_state_slots;
+  int32_t snapshot_interval;
   int32_t reserved; /* 0 */
 } headrace_model_options;
 /* clang-format on */
@@ -219,6 +221,8 @@ typedef struct headrace_model_stats {
   int32_t running_replicas;
   uint64_t encoded_tokens, encoder_hit_tokens;
   size_t encoder_cache_bytes;
+  int32_t total_state_slots, free_state_slots, cached_state_slots, cached_host_state_slots;
+  uint64_t snapshots_saved, snapshots_evicted, snapshots_restored, prefix_unused_tokens;
 } headrace_model_stats;
 
 HEADRACE_C_API headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* name,
@@ -251,6 +255,9 @@ typedef struct headrace_model_info {
   int32_t data_parallel_size;
   size_t encoder_cache_bytes, vision_weight_bytes;
   int64_t num_kv_groups;
+  size_t state_slot_bytes;
+  int32_t num_state_slots, num_host_state_slots;
+  int64_t snapshot_interval;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,

@@ -68,6 +68,8 @@ struct ModelInfo {
   /// Block tables of a sequence: one for each group of layers that keep the same. Where some layers
   /// have a window there are several.
   int32_t num_kv_groups = 1;
+  /// Of a model whose layers keep states; else 0. num_host_state_slots: that swap_space holds.
+  int32_t num_state_slots = 0, num_host_state_slots = 0, snapshot_interval = 0;
   int32_t tensor_parallel_size = 1;  ///< devices that share the model
   /// Replicas of it. Blocks, threads and bytes are of all devices of all replicas together, but
   /// for token_weight_bytes; limits are each replica's.
@@ -87,6 +89,7 @@ struct ModelInfo {
   size_t reserved_bytes = 0;
   size_t device_free_bytes = 0;    ///< left on the devices when the model had been loaded
   size_t host_kv_cache_bytes = 0;  ///< of num_host_kv_blocks, in main memory
+  size_t state_slot_bytes = 0;     ///< of each state slot, whether in main memory or not
   /// Of weight_bytes: pages of a packed file, shared between processes; the system may drop them
   /// and read them again.
   size_t mapped_weight_bytes = 0;
@@ -111,12 +114,20 @@ struct ModelStats {
   int32_t total_kv_blocks = 0, free_kv_blocks = 0;
   int32_t cached_kv_blocks = 0;       // gauge: free, but hold a prefix
   int32_t cached_host_kv_blocks = 0;  // gauge: host blocks that hold a prefix
+  // Gauges of models with states. Cached slots have a snapshot, which goes when a request needs its
+  // slot; free ones have nothing.
+  int32_t total_state_slots = 0, free_state_slots = 0;
+  int32_t cached_state_slots = 0, cached_host_state_slots = 0;
   uint64_t finished_requests = 0, preemptions = 0, interruptions = 0, steps = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
   uint64_t prefix_host_hit_tokens = 0;                      // of the hits, those in host blocks
   uint64_t kv_blocks_to_host = 0, kv_blocks_from_host = 0;  // moved, to make room and to be read
-  double busy_seconds = 0;                                  // in steps
+  /// Snapshots that were kept, that had to leave their slots, and that came back from the host's.
+  uint64_t snapshots_saved = 0, snapshots_evicted = 0, snapshots_restored = 0;
+  /// Of the misses: in cached blocks, but behind the last snapshot.
+  uint64_t prefix_unused_tokens = 0;
+  double busy_seconds = 0;       // in steps
   double mask_wait_seconds = 0;  // of those, waiting for constraints (guided decoding)
   size_t memory_bytes = 0;       // gauge: used by the model, without what is mapped
   size_t memory_pool_bytes = 0;  // gauge: taken from the system for it, used or not

@@ -128,6 +128,13 @@ struct ModelOptions {
   double total_memory_ratio = 0.0;
   size_t memory_leftover_bytes = 0;
   bool enable_prefix_caching = true;
+  /// Of a model whose layers keep states (docs/reliability.md): slots for the states of running
+  /// sequences, at least max_num_seqs, and for snapshots, from which a cached prefix goes on. 0 =
+  /// from the memory that KV blocks leave.
+  int32_t num_state_slots = 0;
+  /// Likewise: tokens between a sequence's snapshots, a multiple of block_size. 0 = as many as have
+  /// the bytes of a state in the KV cache, 512 to 4096.
+  int32_t snapshot_interval = 0;
   /// GiB of main memory for blocks that the prefix cache gives up: they stay findable there, least
   /// recently used ones go, and come back by a copy when a prompt needs them. Taken at load,
   /// page-locked for a GPU; on the CPU a part of what the model may take. 0 = off.

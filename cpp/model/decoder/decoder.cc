@@ -86,7 +86,7 @@ struct Decoder::Impl {
   int64_t num_parameters = 0;
   Backend::Buffer scratch_memory;
   Scratch scratch;
-  const std::vector<PagedRows> cache_rows;  // by layer
+  const std::vector<LayerKeeps> kept;  // by layer
   StepLoras loras;
   ModalityRows modalities;
   BlockContext context;
@@ -101,7 +101,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
       options((check_options(options_in), options_in)),
       bytes_before(backend.bytes_in_use()),
       vocabulary(reader, sources, config, options.rank),
-      cache_rows(list_cache_rows(sources)),
+      kept(list_kept(sources)),
       loras(options_in.max_rows, options_in.max_loras),
       modalities(options_in.max_rows),
       context{.backend = backend,
@@ -148,7 +148,7 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
   StepBatch batch = batch_in;
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
   HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
-  HEADRACE_CHECK(std::cmp_equal(cache.layout().num_layers(), cache_rows.size()),
+  HEADRACE_CHECK(std::cmp_equal(cache.layout().num_layers(), kept.size()),
                  cache.layout().num_layers());
   batch.cache = &cache;
   for (const GivenRows& given : batch.given) {
@@ -306,7 +306,7 @@ void Decoder::keep(std::span<const int32_t> rows, int64_t first) { impl_->keep(r
 const ModelConfig& Decoder::config() const { return impl_->config; }
 
 CacheLayout Decoder::cache_layout(const CacheOptions& options) const {
-  return make_cache_layout(impl_->cache_rows, options);
+  return make_cache_layout(impl_->kept, options);
 }
 
 size_t Decoder::weight_bytes() const { return impl_->weight_bytes; }

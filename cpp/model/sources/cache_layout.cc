@@ -16,12 +16,14 @@ struct Kind {
   std::vector<int32_t> layers;
 };
 
-/// Those that keep all rows first, then by falling window.
-std::vector<Kind> list_kinds(const std::vector<PagedRows>& layers) {
+/// Those that keep all rows first, then by falling window. Of layers with rows.
+std::vector<Kind> list_kinds(const std::vector<LayerKeeps>& layers) {
   std::vector<Kind> out;
   for (size_t i = 0; i < layers.size(); ++i) {
-    const auto found = std::ranges::find(out, layers[i], &Kind::rows);
-    Kind& kind = found != out.end() ? *found : out.emplace_back(Kind{layers[i], {}});
+    const PagedRows& rows = layers[i].rows;
+    if (rows.num_kv_heads == 0) continue;
+    const auto found = std::ranges::find(out, rows, &Kind::rows);
+    Kind& kind = found != out.end() ? *found : out.emplace_back(Kind{rows, {}});
     kind.layers.push_back(static_cast<int32_t>(i));
   }
   std::ranges::sort(out, [](const Kind& a, const Kind& b) {
@@ -33,10 +35,13 @@ std::vector<Kind> list_kinds(const std::vector<PagedRows>& layers) {
 
 /// Layers of the largest groups that leave no more than a sixteenth of their blocks unused; 1
 /// always does. Fewer groups are fewer block tables.
-int32_t choose_group_size(const std::vector<Kind>& kinds, size_t num_layers) {
+int32_t choose_group_size(const std::vector<Kind>& kinds) {
   constexpr size_t kMostUnused = 16;
-  size_t most = 1;
-  for (const Kind& kind : kinds) most = std::max(most, kind.layers.size());
+  size_t most = 1, num_layers = 0;
+  for (const Kind& kind : kinds) {
+    most = std::max(most, kind.layers.size());
+    num_layers += kind.layers.size();
+  }
   for (size_t size = most; size > 1; --size) {
     size_t parts = 0;
     for (const Kind& kind : kinds) parts += round_up(kind.layers.size(), size);
@@ -47,22 +52,25 @@ int32_t choose_group_size(const std::vector<Kind>& kinds, size_t num_layers) {
 
 }  // namespace
 
-std::vector<PagedRows> list_cache_rows(const ModelSources& sources) {
-  std::vector<PagedRows> out;
-  for (const LayerSources& layer : sources.layers) out.push_back(layer.mixer->cache_rows());
-  if (sources.mtp) out.push_back(sources.mtp->layer.mixer->cache_rows());
+std::vector<LayerKeeps> list_kept(const ModelSources& sources) {
+  std::vector<LayerKeeps> out;
+  const auto add = [&out](const LayerSources& layer) {
+    out.push_back({layer.mixer->cache_rows(), layer.mixer->state()});
+  };
+  for (const LayerSources& layer : sources.layers) add(layer);
+  if (sources.mtp) add(sources.mtp->layer);
   return out;
 }
 
-CacheLayout make_cache_layout(std::vector<PagedRows> layers, const CacheOptions& options) {
-  HEADRACE_CHECK(!layers.empty());
-  for (PagedRows& rows : layers) {
+CacheLayout make_cache_layout(std::vector<LayerKeeps> layers, const CacheOptions& options) {
+  for (auto& [rows, state] : layers) {
     rows.dtype = options.dtype;
     if (rows.window >= options.windows_below) rows.window = 0;
   }
   const std::vector<Kind> kinds = list_kinds(layers);
-  const int32_t size = choose_group_size(kinds, layers.size());
-  CacheLayout out{options.block_size, {}, std::vector<CachePlace>(layers.size())};
+  HEADRACE_CHECK(!kinds.empty(), layers.size());
+  const int32_t size = choose_group_size(kinds);
+  CacheLayout out{options.block_size, {}, std::vector<CachePlace>(layers.size(), {-1, 0}), {}};
   for (const Kind& kind : kinds) {
     for (size_t i = 0; i < kind.layers.size(); ++i) {
       const int32_t slot = static_cast<int32_t>(i) % size;
@@ -70,6 +78,10 @@ CacheLayout make_cache_layout(std::vector<PagedRows> layers, const CacheOptions&
       ++out.groups.back().num_layers;
       out.layers[static_cast<size_t>(kind.layers[i])] = {out.num_groups() - 1, slot};
     }
+  }
+  const auto has_state = [](const LayerKeeps& layer) { return !layer.state.empty(); };
+  if (std::ranges::any_of(layers, has_state)) {
+    for (const LayerKeeps& layer : layers) out.states.push_back(layer.state);
   }
   return out;
 }

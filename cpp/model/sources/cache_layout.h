@@ -1,7 +1,7 @@
 #pragma once
 
-// What a model's layers keep of each sequence, as the mixers say (MixerSources::cache_rows), and in
-// which groups (CacheLayout).
+// What a model's layers keep of each sequence, as the mixers say (MixerSources::cache_rows and
+// state), and in which groups (CacheLayout).
 
 #include <cstdint>
 #include <vector>
@@ -11,8 +11,14 @@
 
 namespace headrace {
 
-/// By layer, with the MTP block's behind the others. Of any dtype.
-std::vector<PagedRows> list_cache_rows(const ModelSources& sources);
+/// What a layer keeps of a sequence. No heads, and an empty state: nothing of that kind.
+struct LayerKeeps {
+  PagedRows rows;  ///< of any dtype
+  StateRows state;
+};
+
+/// By layer, with the MTP block's behind the others.
+std::vector<LayerKeeps> list_kept(const ModelSources& sources);
 
 struct CacheOptions {
   int32_t block_size = 64;
@@ -22,7 +28,7 @@ struct CacheOptions {
   int32_t windows_below = 0;
 };
 
-/// REQUIRES: layers, whose rows differ in nothing but the window.
-CacheLayout make_cache_layout(std::vector<PagedRows> layers, const CacheOptions& options);
+/// REQUIRES: layers, one of them with rows; rows differ in nothing but the window.
+CacheLayout make_cache_layout(std::vector<LayerKeeps> layers, const CacheOptions& options);
 
 }  // namespace headrace

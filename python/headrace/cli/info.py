@@ -137,6 +137,8 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "kv_cache_bytes": info.kv_cache_bytes,
             "num_kv_blocks": info.num_kv_blocks,
             "num_kv_groups": info.num_kv_groups,
+            "num_state_slots": info.num_state_slots,
+            "state_slot_bytes": info.state_slot_bytes,
             "host_kv_cache_bytes": info.host_kv_cache_bytes,
             "num_host_kv_blocks": info.num_host_kv_blocks,
             "block_size": info.block_size,

@@ -45,6 +45,8 @@ _INTS = (  # 10.0 is taken for 10, and numpy's integers for Python's
     "block_size",
     "num_gpu_blocks_override",
     "kv_cache_bytes",
+    "num_state_slots",
+    "snapshot_interval",
     "num_threads",
     "tensor_parallel_size",
     "data_parallel_size",
@@ -102,6 +104,9 @@ class EngineArgs(metaclass=TakesVllmNames):
         max_num_seqs sequences of max_model_len tokens can use.
     gpu_memory_utilization: share of the free memory the model may take, in (0, 1].
     enable_prefix_caching: keep the KV blocks of finished requests for later prompts.
+    num_state_slots, snapshot_interval: of a model whose layers keep states (docs/reliability.md),
+        slots for states of sequences and for snapshots, and the tokens between snapshots; 0: the
+        engine chooses.
     swap_space: GiB of main memory for KV blocks that the prefix cache has to give up: a prompt that
         needs them has them copied back instead of computing them again. None or 0: off.
     dtype: "auto" (the checkpoint's), "float32", "bfloat16" or "float16".
@@ -169,6 +174,8 @@ class EngineArgs(metaclass=TakesVllmNames):
     kv_cache_bytes: int = 0
     gpu_memory_utilization: float = 0.9
     enable_prefix_caching: bool = True
+    num_state_slots: int = 0
+    snapshot_interval: int = 0
     swap_space: float | None = None
     dtype: str = "auto"
     device: str = "auto"
@@ -358,6 +365,8 @@ class EngineArgs(metaclass=TakesVllmNames):
         check_int("max_num_batched_tokens", self.max_num_batched_tokens, 1, optional=True)
         check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
         check_int("kv_cache_bytes", self.kv_cache_bytes, 0, 2**63 - 1)
+        check_int("num_state_slots", self.num_state_slots, 0)
+        check_int("snapshot_interval", self.snapshot_interval, 0, 2**24)
         check_int("num_threads", self.num_threads, 0, 1024)
         check_int("tensor_parallel_size", self.tensor_parallel_size, 1, 64)
         check_int("data_parallel_size", self.data_parallel_size, 1, 64)
@@ -462,6 +471,8 @@ class EngineArgs(metaclass=TakesVllmNames):
             "kv_cache_bytes": self.kv_cache_bytes,
             "memory_utilization": self.gpu_memory_utilization,
             "enable_prefix_caching": self.enable_prefix_caching,
+            "num_state_slots": self.num_state_slots,
+            "snapshot_interval": self.snapshot_interval,
             "swap_space": float(self.swap_space or 0),
             "packed_weights": os.fspath(self.packed_weights or ""),
             "packed_copy": self.packed_copy,

@@ -65,7 +65,8 @@ DecoderHarness::DecoderHarness(std::shared_ptr<Backend> backend, const std::stri
   const int32_t per_sequence = ceil_div(options.max_tokens, options.block_size);
   const CacheLayout layout =
       decoder_->cache_layout({.block_size = options.block_size, .dtype = options.kv_dtype});
-  cache_ = backend_->make_kv_cache(layout, per_sequence * options.num_sequences);
+  cache_ = backend_->make_kv_cache(layout, per_sequence * options.num_sequences,
+                                   layout.has_states() ? options.num_sequences : 0);
   // Neighbouring blocks of a sequence lie num_sequences apart, last ones first.
   sequences_.resize(static_cast<size_t>(options.num_sequences));
   for (int32_t i = 0; i < options.num_sequences; ++i) {
@@ -142,6 +143,10 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
     const auto count = static_cast<int32_t>(chunk.tokens.size());
     slices.push_back({static_cast<int32_t>(ids.size()), count, sequence.length, sequence.blocks,
                       number_of(chunk.lora, adapters)});
+    if (cache_->num_state_slots() > 0) {
+      slices.back().state_in = sequence.length == 0 ? kZeroState : chunk.sequence;
+      slices.back().state_out = chunk.sequence;
+    }
     for (const int32_t token : chunk.tokens) {
       ids.push_back(token);
       positions.push_back(sequence.length++);

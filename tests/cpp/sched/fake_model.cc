@@ -104,32 +104,60 @@ uint64_t KvStore::read(std::span<const Table> tables, int32_t position) {
 
 void KvStore::copy(std::span<const BlockCopy> copies) {
   for (const BlockCopy& copy : copies) {
-    const std::span<uint64_t> own = block(values_, copy.block);
-    const std::span<uint64_t> host = block(host_values_, copy.host_block);
+    const auto [own, host] = ends_of(copy);
     std::ranges::copy(copy.to_host ? own : host, (copy.to_host ? host : own).begin());
   }
 }
 
+/// What a copy has in the cache, and what in host memory.
+std::pair<std::span<uint64_t>, std::span<uint64_t>> KvStore::ends_of(const BlockCopy& copy) {
+  if (!copy.is_state) return {block(values_, copy.block), block(host_values_, copy.host_block)};
+  const auto host_slot = static_cast<size_t>(copy.host_block);
+  return {std::span(&slot(copy.block), 1), std::span(&host_slots_.at(host_slot), 1)};
+}
+
 void KvStore::spoil(std::span<const BlockCopy> copies) {
   for (const BlockCopy& copy : copies) {
-    std::ranges::fill(
-        copy.to_host ? block(host_values_, copy.host_block) : block(values_, copy.block),
-        ~uint64_t{1});
+    const auto [own, host] = ends_of(copy);
+    std::ranges::fill(copy.to_host ? host : own, ~uint64_t{1});
   }
+}
+
+namespace {
+
+uint64_t value_before(const PlannedSeq& seq, KvStore& kv, const SeqSpec& spec, int32_t position) {
+  if (!kv.has_states() || position > seq.start_pos) {
+    return position == 0 ? first_value(spec) : kv.before(seq.tables, position);
+  }
+  return seq.state_in == kZeroState ? first_value(spec) : kv.slot(seq.state_in);
+}
+
+/// That gets the state behind a row of a slice; kZeroState: none.
+int32_t slot_behind(const PlannedSeq& seq, int32_t row) {
+  if (row == seq.num_tokens + seq.num_drafts - 1) return seq.state_out;
+  const auto save = std::ranges::find(seq.saves, row, &StateSave::row);
+  return save == seq.saves.end() ? kZeroState : save->slot;
+}
+
+}  // namespace
+
+void compute_row(const PlannedSeq& seq, KvStore& kv, const SeqSpec& spec, int32_t position,
+                 int32_t token, int32_t rope_len) {
+  const uint64_t value =
+      stored_value(spec, value_before(seq, kv, spec, position), position, token, rope_len);
+  kv.write(seq.tables, position, value);
+  const int32_t slot = slot_behind(seq, position - seq.start_pos);
+  if (slot != kZeroState) kv.slot(slot) = value;
 }
 
 std::vector<uint64_t> run_step(const StepPlan& plan, KvStore& kv,
                                const std::function<const SeqSpec&(SeqId)>& spec_of,
                                const RopeLen& rope_len) {
-  kv.copy(plan.copies);
   for (const PlannedSeq& seq : plan.seqs) {
     const SeqSpec& spec = spec_of(seq.id);
     for (int32_t i = 0; i < seq.num_tokens; ++i) {
       const int32_t p = seq.start_pos + i;
-      const uint64_t previous = p == 0 ? first_value(spec) : kv.before(seq.tables, p);
-      kv.write(
-          seq.tables, p,
-          stored_value(spec, previous, p, seq.tokens[static_cast<size_t>(i)], rope_len(seq.id, p)));
+      compute_row(seq, kv, spec, p, seq.tokens[static_cast<size_t>(i)], rope_len(seq.id, p));
     }
   }
   std::vector<uint64_t> out;

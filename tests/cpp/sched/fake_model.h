@@ -4,7 +4,7 @@
 // it (adapter, rope length, media, token, and the stored value before it), and the next token is a
 // hash of all stored values up to the last position (within the window of the first group). A token
 // that is misplaced, repeated or lost, or a block that holds another's values, changes what is
-// generated.
+// generated. A model with states has the value before a row from its slot, and not from the cache.
 
 #include <algorithm>
 #include <cstdint>
@@ -41,15 +41,17 @@ Finished run_alone(const SeqSpec& spec, int32_t window = 0);
 
 using Table = std::vector<int32_t>;
 
-/// The paged cache of a backend. All groups hold the same values.
+/// The paged cache of a backend. All groups hold the same values. A slot has the value of the last
+/// position before it.
 class KvStore {
  public:
-  KvStore(int32_t num_blocks, int32_t block_size, int32_t num_host_blocks,
-          std::vector<int32_t> windows)
-      : block_size_(block_size),
-        windows_(std::move(windows)),
-        values_(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size)),
-        host_values_(static_cast<size_t>(num_host_blocks) * static_cast<size_t>(block_size)) {}
+  explicit KvStore(const SchedulerConfig& config)
+      : block_size_(config.block_size),
+        windows_(config.windows),
+        values_(numbers(config, config.num_blocks)),
+        host_values_(numbers(config, config.num_host_blocks)),
+        slots_(static_cast<size_t>(config.num_state_slots)),
+        host_slots_(static_cast<size_t>(config.num_host_state_slots)) {}
   void write(std::span<const Table> tables, int32_t position, uint64_t value) {
     for (const Table& table : tables) at(table, position) = value;
   }
@@ -57,6 +59,8 @@ class KvStore {
   uint64_t before(std::span<const Table> tables, int32_t position) {
     return at(tables.front(), position - 1);
   }
+  bool has_states() const { return !slots_.empty(); }
+  uint64_t& slot(int32_t index) { return slots_.at(static_cast<size_t>(index)); }
   /// The hash of all that a row at `position` reads.
   uint64_t read(std::span<const Table> tables, int32_t position);
   void copy(std::span<const BlockCopy> copies);
@@ -68,6 +72,11 @@ class KvStore {
   }
 
  private:
+  static size_t numbers(const SchedulerConfig& config, int32_t blocks) {
+    return static_cast<size_t>(blocks) * static_cast<size_t>(config.block_size);
+  }
+
+  std::pair<std::span<uint64_t>, std::span<uint64_t>> ends_of(const BlockCopy& copy);
   std::span<uint64_t> block(std::vector<uint64_t>& values, int32_t index) const {
     const auto size = static_cast<size_t>(block_size_);
     return std::span(values).subspan(static_cast<size_t>(index) * size, size);
@@ -85,12 +94,17 @@ class KvStore {
 
   int32_t block_size_;
   std::vector<int32_t> windows_;  ///< by group; the first is not 1
-  std::vector<uint64_t> values_, host_values_;
+  std::vector<uint64_t> values_, host_values_, slots_, host_slots_;
 };
 
+/// Computes one row of a slice, drafts included, behind those before it: stores its value, and the
+/// state behind it where the plan says so.
+void compute_row(const PlannedSeq& seq, KvStore& kv, const SeqSpec& spec, int32_t position,
+                 int32_t token, int32_t rope_len);
+
 using RopeLen = std::function<int32_t(SeqId, int32_t)>;
-/// Runs a step: makes its copies, writes the rows of every sequence, then reads what each needs.
-/// Returns, for each planned sequence, the hash of all its values.
+/// Runs a step whose copies are made: writes the rows of every sequence, then reads what each
+/// needs. Returns, for each planned sequence, the hash of all its values.
 std::vector<uint64_t> run_step(const StepPlan& plan, KvStore& kv,
                                const std::function<const SeqSpec&(SeqId)>& spec_of,
                                const RopeLen& rope_len);

@@ -13,7 +13,7 @@ Scenario::Scenario(const SchedulerConfig& config, uint64_t seed)
     : config_(config),
       random_(seed),
       scheduler_(config),
-      kv_(config.num_blocks, config.block_size, config.num_host_blocks, config.windows),
+      kv_(config),
       dynamic_rope_(seed % 4 == 0) {}
 
 SeqSpec Scenario::random_spec(const Options& options) {
@@ -53,6 +53,7 @@ SeqSpec Scenario::random_spec(const Options& options) {
     spec.ready_until = static_cast<int32_t>(below(spec.prompt.size()));
     if (options.ahead) spec.ahead_from = spec.ready_until + static_cast<int32_t>(below(4));
   }
+  if (kv_.has_states()) spec.may_be_postponed = once_in(20);
   if (options.media) spec.identity.media = random_media(static_cast<int32_t>(spec.prompt.size()));
   return spec;
 }
@@ -143,12 +144,15 @@ void Scenario::run(const Options& options) {
   EXPECT_EQ(stats_.free_blocks, config_.num_blocks);
   scheduler_.clear_prefix_cache();
   EXPECT_EQ(scheduler_.stats().cached_blocks + scheduler_.stats().cached_host_blocks, 0);
+  EXPECT_EQ(scheduler_.stats().free_state_slots, config_.num_state_slots);
+  EXPECT_EQ(scheduler_.stats().host_snapshots, 0);
 }
 
 Scenario::Flight::Flight(const StepPlan& plan_in) : plan(plan_in) {
   for (const PlannedSeq& seq : plan.seqs) {
     tokens.emplace_back(seq.tokens.begin(), seq.tokens.end());
     tables.emplace_back(seq.tables.begin(), seq.tables.end());
+    saves.emplace_back(seq.saves.begin(), seq.saves.end());
   }
 }
 
@@ -156,6 +160,7 @@ void Scenario::Flight::point() {
   for (size_t i = 0; i < plan.seqs.size(); ++i) {
     plan.seqs[i].tokens = tokens[i];
     plan.seqs[i].tables = tables[i];
+    plan.seqs[i].saves = saves[i];
   }
 }
 
@@ -178,6 +183,7 @@ void Scenario::step(const Options& options) {
     commit(sampled, options);
   }
   check_stats();
+  check_slots_at_rest();
 }
 
 void Scenario::plan_next(const Options& options) {
@@ -200,6 +206,7 @@ void Scenario::plan_next(const Options& options) {
   }
   check_order(plan);
   check_blocks(plan);
+  check_slots(plan);
   check_stats();
   if (testing::Test::HasFatalFailure() || plan.empty()) return;
   note_planned(plan);
@@ -223,8 +230,10 @@ void Scenario::plan_ahead(const Options& options) {
   check_rows(plan);
   check_order(plan);
   check_blocks(plan);
+  check_slots(plan);
   ASSERT_TRUE(std::ranges::none_of(plan.seqs, [&](const PlannedSeq& seq) {
-    return seq.num_drafts > 0 || seq.start_pos < jobs_.at(seq.id).spec.ahead_from;
+    const SeqSpec& spec = jobs_.at(seq.id).spec;
+    return seq.num_drafts > 0 || seq.start_pos < spec.ahead_from || spec.may_be_postponed;
   }));
   if (!testing::Test::HasFatalFailure()) note_planned(plan);
 }
@@ -298,6 +307,8 @@ std::vector<std::vector<int32_t>> Scenario::compute() {
     seq.tokens = flight.tokens[i];
   }
   const auto spec_of = [this](SeqId id) -> const SeqSpec& { return specs_.at(id); };
+  kv_.copy(flight.plan.copies);
+  check_states(flight.plan);
   const std::vector<uint64_t> values = run_step(flight.plan, kv_, spec_of, rope_len());
   std::vector<std::vector<int32_t>> sampled = sample(flight.plan, values);
   samplers_ = std::move(samplers);
@@ -346,12 +357,13 @@ std::vector<std::vector<int32_t>> Scenario::sample(const StepPlan& plan,
     std::vector<int32_t>& tokens = out.emplace_back();
     tokens.push_back(choose(values[i], spec, num_output));
     bool right = true;
-    for (int32_t d = 0; d < seq.num_drafts; ++d) {
+    // With states, the engine may use fewer.
+    const auto granted = static_cast<uint64_t>(seq.num_drafts);
+    const auto drafts = static_cast<int32_t>(kv_.has_states() ? below(granted + 1) : granted);
+    for (int32_t d = 0; d < drafts; ++d) {
       const int32_t position = seq.start_pos + seq.num_tokens + d;
       const int32_t guess = once_in(3) ? static_cast<int32_t>(below(kVocab)) : tokens.back();
-      kv_.write(seq.tables, position,
-                stored_value(spec, kv_.before(seq.tables, position), position, guess,
-                             rope_len()(seq.id, position)));
+      compute_row(seq, kv_, spec, position, guess, rope_len()(seq.id, position));
       right = right && guess == tokens.back();
       if (!right) continue;
       tokens.push_back(choose(kv_.read(seq.tables, position), spec, num_output + d + 1));
@@ -397,6 +409,8 @@ void Scenario::abandon() {
     for (size_t i = 0; i < flight.plan.seqs.size(); ++i) {
       const PlannedSeq& seq = flight.plan.seqs[i];
       kv_.spoil(flight.tables[i], seq.start_pos, seq.num_tokens);
+      for (const StateSave& save : flight.saves[i]) kv_.slot(save.slot) = ~uint64_t{2};
+      if (seq.state_out != kZeroState) kv_.slot(seq.state_out) = ~uint64_t{2};
       if (std::ranges::count(planned, seq.id) == 0) planned.push_back(seq.id);
     }
   }

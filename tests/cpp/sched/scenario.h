@@ -48,6 +48,8 @@ class Scenario {
   uint64_t postponed() const { return postponed_; }
   uint64_t rests() const { return rests_; }  ///< plans without rows of the most senior
   uint64_t tokens_generated() const { return tokens_generated_; }
+  uint64_t continued() const { return continued_; }    ///< prefixes with a snapshot
+  uint64_t saved() const { return saved_; }            ///< states, without those of drafts
   uint64_t given_back() const { return given_back_; }  ///< entries of tables that plans have shown
   const SchedulerStats& last_stats() const { return stats_; }
 
@@ -79,6 +81,7 @@ class Scenario {
     StepPlan plan;
     std::vector<std::vector<int32_t>> tokens;
     std::vector<std::vector<Table>> tables;
+    std::vector<std::vector<StateSave>> saves;
     std::set<SeqId> postponed;
   };
 
@@ -120,6 +123,10 @@ class Scenario {
   void check_turns(const StepPlan& plan);
   void check_blocks(const StepPlan& plan);
   void check_given_back(const PlannedSeq& seq);
+  void check_slots(const StepPlan& plan);
+  void check_states(const StepPlan& plan);
+  void check_slot_counts();
+  void check_slots_at_rest();
   int32_t num_groups() const { return static_cast<int32_t>(config_.windows.size()); }
   void commit(const std::vector<std::vector<int32_t>>& sampled, const Options& options);
   void check_committed(const CommittedSeq& result, const std::vector<int32_t>& sampled);
@@ -143,7 +150,7 @@ class Scenario {
   int to_add_ = 0;
   double now_ = 0;
   uint64_t tokens_generated_ = 0;
-  uint64_t given_back_ = 0;
+  uint64_t given_back_ = 0, continued_ = 0, saved_ = 0;
   uint64_t interrupted_ = 0;
   uint64_t guessed_ = 0;
   uint64_t lost_caches_ = 0;

@@ -123,6 +123,7 @@ void Scenario::check_sequence(const PlannedSeq& seq) {
     if (!reads) {
       ASSERT_EQ(seq.start_pos, 0);
     }
+    continued_ += kv_.has_states() && seq.start_pos > 0;
     if (!job.scheduled) {
       ASSERT_EQ(scheduler_.cached_prompt_tokens(seq.id), seq.start_pos);
       ASSERT_LE(scheduler_.host_prompt_tokens(seq.id), seq.start_pos);
@@ -318,6 +319,7 @@ void Scenario::check_stats() {
   ASSERT_LE(stats_.cached_host_blocks, config_.num_host_blocks);
   ASSERT_LE(stats_.prefix_host_hit_tokens, stats_.prefix_hit_tokens);
   ASSERT_EQ(scheduler_.has_work(), !jobs_.empty());
+  check_slot_counts();
 }
 
 }  // namespace headrace::fake

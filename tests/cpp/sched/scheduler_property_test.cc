@@ -40,6 +40,7 @@ struct Reached {
   uint64_t tokens = 0, hits = 0, host_hits = 0, moved = 0, lost_caches = 0, given_back = 0;
   uint64_t preemptions = 0, interrupted = 0, guessed = 0, ahead = 0, given_up = 0;
   uint64_t rests = 0, postponed = 0;
+  uint64_t continued = 0, saved = 0, written = 0, evicted = 0, restored = 0;
 
   void add(const Scenario& scenario) {
     const SchedulerStats& stats = scenario.last_stats();
@@ -56,6 +57,11 @@ struct Reached {
     given_up += scenario.given_up();
     rests += scenario.rests();
     postponed += scenario.postponed();
+    continued += scenario.continued();
+    saved += scenario.saved();
+    written += stats.snapshots_written;
+    evicted += stats.snapshots_evicted;
+    restored += stats.snapshots_restored;
   }
 };
 
@@ -140,6 +146,37 @@ TEST(SchedulerProperty, GroupsAndWindowsChangeNothingButTheBlocksThatAreHeld) {
   EXPECT_GT(reached.interrupted, scaled(100));
   EXPECT_GT(reached.guessed, scaled(1000));
   EXPECT_GT(reached.ahead, scaled(5000));
+}
+
+TEST(SchedulerProperty, StatesAreThoseOfTheTokensBeforeThem) {
+  const Reached reached = run_scenarios(scaled(12000), [](uint64_t seed, SchedulerConfig& config) {
+    std::mt19937_64 random(seed * 15485863);
+    const auto below = [&](uint64_t n) { return static_cast<int32_t>(random() % n); };
+    config.num_state_slots = config.max_num_seqs + below(3) * below(8);
+    config.snapshot_interval = config.block_size * (1 + below(3));
+    if (below(3) == 0) config.num_host_state_slots = 1 + below(10);
+    if (below(3) == 0) config.num_host_blocks = 1 + below(50);
+    if (below(3) == 0) {
+      config.windows = random_windows(seed);
+      config.num_blocks *= static_cast<int32_t>(config.windows.size());
+    }
+    Options options = mixed_options(seed);
+    options.postponed = false;
+    options.drafts = below(3) == 0;
+    return options;
+  });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.tokens, scaled(60000));
+  EXPECT_GT(reached.preemptions, scaled(1000));
+  EXPECT_GT(reached.interrupted, scaled(100));
+  EXPECT_GT(reached.guessed, scaled(1000));
+  EXPECT_GT(reached.ahead, scaled(5000));
+  EXPECT_GT(reached.lost_caches, scaled(100));
+  EXPECT_GT(reached.continued, scaled(5000));
+  EXPECT_GT(reached.saved, scaled(10000));
+  EXPECT_GT(reached.written, scaled(10000));
+  EXPECT_GT(reached.evicted, scaled(5000));
+  EXPECT_GT(reached.restored, scaled(500));
 }
 
 TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {

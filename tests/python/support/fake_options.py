@@ -96,6 +96,8 @@ class ModelOptions:
     total_memory_ratio: float = 0.0
     memory_leftover_bytes: int = 0
     enable_prefix_caching: bool = True
+    num_state_slots: int = 0
+    snapshot_interval: int = 0
     swap_space: float = 0.0
     out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT
     max_prefill_chunk: int = 0

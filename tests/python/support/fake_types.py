@@ -142,6 +142,10 @@ class ModelInfo:
     num_kv_blocks: int = 100
     num_host_kv_blocks: int = 0
     num_kv_groups: int = 1
+    num_state_slots: int = 0
+    num_host_state_slots: int = 0
+    snapshot_interval: int = 0
+    state_slot_bytes: int = 0
     num_threads: int = 1
     tensor_parallel_size: int = 1
     data_parallel_size: int = 1
@@ -228,6 +232,10 @@ class ModelStats:
     free_kv_blocks: int = 100
     cached_kv_blocks: int = 0
     cached_host_kv_blocks: int = 0
+    total_state_slots: int = 0
+    free_state_slots: int = 0
+    cached_state_slots: int = 0
+    cached_host_state_slots: int = 0
     finished_requests: int = 0
     preemptions: int = 0
     interruptions: int = 0
@@ -239,6 +247,10 @@ class ModelStats:
     prefix_host_hit_tokens: int = 0
     kv_blocks_to_host: int = 0
     kv_blocks_from_host: int = 0
+    snapshots_saved: int = 0
+    snapshots_evicted: int = 0
+    snapshots_restored: int = 0
+    prefix_unused_tokens: int = 0
     busy_seconds: float = 0.0
     mask_wait_seconds: float = 0.0
     memory_bytes: int = 0

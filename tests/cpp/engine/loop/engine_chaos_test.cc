@@ -1,4 +1,5 @@
-// All at once: too few blocks, host blocks, steps ahead, guesses, failures, cancels and deadlines.
+// All at once: too few blocks and state slots, those of the host, steps ahead, guesses, failures,
+// cancels and deadlines.
 
 #include <gtest/gtest.h>
 
@@ -22,6 +23,7 @@ struct Chaos {
   bool ahead = false;
   bool guesses = false;
   OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;
+  int32_t state_slots = 0;
 };
 
 FakeEngine make_engine(const Chaos& chaos) {
@@ -32,7 +34,10 @@ FakeEngine make_engine(const Chaos& chaos) {
   options.num_kv_blocks = 14;
   options.out_of_blocks = chaos.out_of_blocks;
   if (chaos.guesses) options.speculative.method = "ngram";
-  return FakeEngine(options, FakeShape{.num_host_blocks = 24, .ahead = chaos.ahead});
+  return FakeEngine(options, FakeShape{.num_host_blocks = 24,
+                                       .num_state_slots = chaos.state_slots,
+                                       .num_host_state_slots = chaos.state_slots / 3,
+                                       .ahead = chaos.ahead});
 }
 
 class EngineChaos : public ::testing::TestWithParam<Chaos> {};
@@ -83,13 +88,17 @@ TEST_P(EngineChaos, WhateverAnyoneGetsIsRightAndNothingIsLost) {
   EXPECT_EQ(stats.finished_requests, requests.size());
   EXPECT_EQ(stats.free_kv_blocks, stats.total_kv_blocks);
   EXPECT_GT(stats.kv_blocks_to_host, 0u);
+  EXPECT_EQ(stats.free_state_slots + stats.cached_state_slots, stats.total_state_slots);
+  EXPECT_EQ(stats.snapshots_saved > 0, GetParam().state_slots > 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, EngineChaos,
     ::testing::Values(Chaos{"Plain"}, Chaos{"Ahead", true}, Chaos{"Guesses", false, true},
                       Chaos{"Interrupting", false, false, OutOfBlocks::kInterruptLongest},
-                      Chaos{"AheadInterrupting", true, false, OutOfBlocks::kInterruptRandom}),
+                      Chaos{"AheadInterrupting", true, false, OutOfBlocks::kInterruptRandom},
+                      Chaos{"States", false, true, OutOfBlocks::kPreempt, 9},
+                      Chaos{"StatesAhead", true, false, OutOfBlocks::kInterruptLongest, 15}),
     [](const auto& chaos) { return chaos.param.name; });
 
 }  // namespace

@@ -11,11 +11,11 @@ namespace {
 
 constexpr CacheOptions kWindows{.block_size = 32, .dtype = DType::kBF16, .windows_below = 4096};
 
-std::vector<PagedRows> layers_of(const std::vector<int32_t>& windows) {
-  std::vector<PagedRows> out;
+std::vector<LayerKeeps> layers_of(const std::vector<int32_t>& windows) {
+  std::vector<LayerKeeps> out;
   for (const int32_t window : windows) {
-    out.push_back(kv_rows(2, 64, DType::kF32));
-    out.back().window = window;
+    out.push_back({kv_rows(2, 64, DType::kF32), {}});
+    out.back().rows.window = window;
   }
   return out;
 }
@@ -87,6 +87,24 @@ TEST(CacheLayout, DividesLayersIntoGroupsOfOneSize) {
     EXPECT_LE((parts - full - sliding) * 16, parts);
     EXPECT_EQ(layout.num_groups(), groups);
   }
+}
+
+// A layer may keep rows, a state, or both; those without rows are in no group.
+TEST(CacheLayout, HasStatesByLayer) {
+  const StateRows conv{.channels = 48, .window = 2};
+  std::vector<LayerKeeps> layers = layers_of({0, 0, 0});
+  layers[0] = {{}, conv};
+  layers[2].state = conv;
+  const CacheLayout layout = make_cache_layout(layers, kWindows);
+  ASSERT_EQ(layout.num_groups(), 1);
+  EXPECT_EQ(layout.groups[0].num_layers, 2);
+  EXPECT_LT(layout.place(0).group, 0);
+  EXPECT_EQ(layout.place(2).slot, 1);
+  ASSERT_TRUE(layout.has_states());
+  EXPECT_EQ(layout.state(0), conv);
+  EXPECT_TRUE(layout.state(1).empty());
+  EXPECT_EQ(layout.state(2), conv);
+  EXPECT_FALSE(make_cache_layout(layers_of({0}), kWindows).has_states());
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ TEST(MtpDecoder, IsPlannedAndQuantizedLikeALayer) {
   EXPECT_GT(plan_weight_bytes(config, DType::kBF16, wint8), without);
   const ModelSources sources = list_sources(config, likely_naming(config), wint8);
   ASSERT_TRUE(sources.mtp);
-  EXPECT_EQ(list_cache_rows(sources).size(), static_cast<size_t>(config.num_layers) + 1);
+  EXPECT_EQ(list_kept(sources).size(), static_cast<size_t>(config.num_layers) + 1);
   EXPECT_EQ(sources.mtp->join.quant.bits, 0);
   size_t quantized = 0;
   for (const MatrixSource* source : sources.mtp->matrices()) {
