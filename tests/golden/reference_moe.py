@@ -34,6 +34,8 @@ class ExpertRules:
     k: int  # experts per token
     normalize: bool  # weights are divided by their sum
     norm_min: float = 0.0  # which counts as at least this
+    norm_eps: float = 0.0  # which is added to it
+    sigmoid: bool = False  # scores are each expert's own, not a softmax
     lowest_id: bool = True  # wins a tie
     correction: float = 1.0  # times the correction bias, which steers the selection
     weigh_corrected: bool = False  # weights from corrected scores (wrong)
@@ -50,7 +52,12 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
         return ExpertRules(
             sparse, experts_per_token(config), True, config.get("moe_norm_min", 1e-12)
         )
-    if family in ("qwen2_moe", "qwen3_moe"):
+    if family == "lfm2_moe":
+        sparse = [i >= config["num_dense_layers"] for i in layers]
+        return ExpertRules(sparse, experts_per_token(config), True, sigmoid=True, norm_eps=1e-6)
+    if family == "qwen3_5_moe_text":
+        return ExpertRules([True for _ in layers], experts_per_token(config), True)
+    if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):
         step, dense = config["decoder_sparse_step"], config.get("mlp_only_layers", [])
         sparse = [i not in dense and (i + 1) % step == 0 for i in layers]
         return ExpertRules(sparse, experts_per_token(config), config["norm_topk_prob"])
@@ -62,8 +69,11 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
 def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     """[tokens, experts] weights, 0 for experts that are not taken."""
     scores = y @ parts["mlp.gate.weight"].T
-    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    scores /= scores.sum(axis=-1, keepdims=True)
+    if rules.sigmoid:
+        scores = 1 / (1 + np.exp(-scores))
+    else:
+        scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        scores /= scores.sum(axis=-1, keepdims=True)
     bias = parts.get("mlp.moe_statics.e_score_correction_bias", np.zeros(1))
     corrected = scores + rules.correction * bias.reshape(-1)
     if rules.lowest_id:
@@ -74,7 +84,7 @@ def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     np.put_along_axis(taken, order[:, : rules.k], True, axis=-1)
     weights = np.where(taken, corrected if rules.weigh_corrected else scores, 0.0)
     if rules.normalize:
-        weights /= np.maximum(weights.sum(axis=-1, keepdims=True), rules.norm_min)
+        weights /= np.maximum(weights.sum(axis=-1, keepdims=True), rules.norm_min) + rules.norm_eps
     return weights
 
 

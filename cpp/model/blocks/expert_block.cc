@@ -204,7 +204,7 @@ void ExpertSources::fold_orders() {
 void ExpertSources::share(const RankPlace& place) {
   const auto share_group = [&](ExpertGroup& group) {
     if (place.whole_experts) return share_experts(place, group);
-    const SourceRange own = share_width(group.down, place);
+    const SourceRange own = input_range(group.down, place, "an intermediate size");
     slice_rows(group.gate_up, {own, {group.down.k + own.first, own.count}});
     slice_inputs(group.down, own);
   };

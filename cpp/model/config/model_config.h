@@ -9,6 +9,7 @@
 #include "backend/contract/attention_op.h"
 #include "backend/contract/rope.h"
 #include "model/config/moe_config.h"
+#include "model/config/state_config.h"
 #include "model/config/stored_quantization.h"
 #include "model/config/vision_config.h"
 #include "tensor/dtype.h"
@@ -68,9 +69,11 @@ struct ModelConfig {
   QkNorm qk_norm_kind = QkNorm::kHead;
   float attention_scale = 0.0f;  ///< 0: 1 / sqrt(head_dim)
   float attention_cap = 0.0f;    ///< AttentionSpec::soft_cap
+  bool attention_gate = false;   ///< q_proj gives each head's queries, and gates of its result
   PositionFactor q_factor;
   GateSpec gate;  ///< of MLPs
   MoeConfig moe;
+  StateConfig state;
   std::vector<RopeSpec> ropes;         ///< up to kMaxRopes
   std::vector<int32_t> layer_rope;     ///< [num_layers] index in `ropes`, or kNoRope
   std::optional<VisionConfig> vision;  ///< of a model that sees pictures

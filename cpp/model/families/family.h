@@ -69,6 +69,7 @@ struct Family {
   /// What a layer reads, and so which blocks it is made of.
   LayerSources (*list_layer)(const ModelConfig& config,
                              const LayerNaming& naming) = list_llama_layer;
+  const char* final_norm = "norm";  ///< the module of the norm behind the last layer
   /// What the block that guesses tokens reads. Null: its checkpoints have none.
   MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
   /// Null: its models see no pictures.
@@ -104,6 +105,11 @@ const Family& cohere2_family();
 const Family& hunyuan_v1_dense_family();
 const Family& qwen2_moe_family();
 const Family& qwen3_moe_family();
+const Family& lfm2_family();
+const Family& lfm2_moe_family();
+const Family& qwen3_5_text_family();
+const Family& qwen3_5_moe_text_family();
+const Family& qwen3_next_family();
 const Family& qwen2_vl_family();
 const Family& qwen2_5_vl_family();
 const Family& smolvlm_family();
@@ -122,8 +128,10 @@ inline constexpr int64_t kMaxWindow = int64_t{1} << 30;
 /// use_sliding_window, sliding_window, max_window_layers and layer_types as Qwen means them.
 void read_qwen_windows(ConfigReader& reader, ModelConfig& config);
 
-/// Per layer whether it slides, from layer_types; nullopt if the key is absent.
-std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers);
+/// Per layer whether it is `special`, not full_attention, from layer_types; nullopt if the key is
+/// absent.
+std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers,
+                                                  std::string_view special = "sliding_attention");
 
 /// For families that ignore layer_types: refuses a list that contradicts config.layer_window.
 void require_agreeing_layer_types(ConfigReader& reader, const ModelConfig& config);

@@ -34,6 +34,11 @@ std::span<const Family* const> all_families() {
       &ministral3_family(),
       &cohere2_family(),
       &hunyuan_v1_dense_family(),
+      &lfm2_family(),
+      &lfm2_moe_family(),
+      &qwen3_5_text_family(),
+      &qwen3_5_moe_text_family(),
+      &qwen3_next_family(),
   };
   return kFamilies;
 }

@@ -11,6 +11,7 @@
 #include "model/checkpoint/expect_tensor.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/families/family.h"
+#include "model/families/wrapper.h"
 #include "model/json/json.h"
 #include "model/load/list_sources.h"
 #include "model/lora/lora_config.h"
@@ -27,23 +28,41 @@ constexpr const char* kPickleFile = "adapter_model.bin";
 constexpr uint64_t kMaxConfigBytes = 4u << 20;
 constexpr std::string_view kPrefix = "base_model.model.";
 
+/// Neighbouring columns of a linear's output that come from one module.
+struct Run {
+  int64_t column = 0, cols = 0;
+  /// The module's rows that they are, in their order; one piece for each stored part.
+  std::vector<SourceRange> rows;
+};
+
 /// A linear of the model, or a part of one, that adapters may name.
 struct Site {
   int32_t layer = 0;
-  int32_t number = kNoSite;      ///< MatrixSource::site
-  int64_t column = 0, cols = 0;  ///< of the linear's output
-  int64_t k = 0;                 ///< of the linear
+  int32_t number = kNoSite;  ///< MatrixSource::site
+  int64_t n = 0, k = 0;      ///< of the module
+  std::vector<Run> runs;     ///< by ascending column
 };
 
 /// By module path.
 using Sites = std::map<std::string, Site, std::less<>>;
 
 void add_sites(const MatrixSource& matrix, int32_t layer, Sites& sites) {
-  Site site{layer, matrix.site, 0, 0, matrix.k};
+  int64_t column = 0;
+  Run* run = nullptr;
+  const StoredPart* before = nullptr;
   for (const StoredPart& part : matrix.parts) {
-    site.cols = part.n;
-    sites.emplace(part.name.substr(0, part.name.rfind('.')), site);
-    site.column += part.n;
+    if (before == nullptr || before->name != part.name) {
+      Site& site = sites[part.name.substr(0, part.name.rfind('.'))];
+      site.layer = layer;
+      site.number = matrix.site;
+      site.n = part.shape.empty() ? part.n : part.shape.front();
+      site.k = matrix.k;
+      run = &site.runs.emplace_back(Run{column, 0, {}});
+    }
+    run->cols += part.n;
+    run->rows.push_back({part.offset / matrix.k, part.n});
+    column += part.n;
+    before = &part;
   }
 }
 
@@ -51,8 +70,12 @@ void add_sites(const MatrixSource& matrix, int32_t layer, Sites& sites) {
 Sites list_sites(const ModelConfig& config) {
   std::vector<TensorNaming> namings;
   const Family* family = find_family(config.model_type);
-  const bool sees = family != nullptr && family->vision != nullptr;
-  for (const char* prefix : sees ? family->vision->text_prefixes : std::vector{"model."}) {
+  std::vector<const char*> prefixes = {"model."};
+  if (family != nullptr && family->vision != nullptr) prefixes = family->vision->text_prefixes;
+  if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
+    prefixes.insert(prefixes.end(), wrapper->prefixes.begin(), wrapper->prefixes.end());
+  }
+  for (const char* prefix : prefixes) {
     namings.push_back({CheckpointLayout::kTorch, prefix});
   }
   if (family != nullptr && family->has_paddle_layout) {
@@ -62,12 +85,14 @@ Sites list_sites(const ModelConfig& config) {
   }
   Sites sites;
   for (const TensorNaming& naming : namings) {
+    Sites own;
     const ModelSources sources = list_sources(config, naming);
     for (size_t layer = 0; layer < sources.layers.size(); ++layer) {
       for (const MatrixSource* matrix : sources.layers[layer].matrices()) {
-        if (matrix->adaptable) add_sites(*matrix, static_cast<int32_t>(layer), sites);
+        if (matrix->adaptable) add_sites(*matrix, static_cast<int32_t>(layer), own);
       }
     }
+    sites.merge(own);
   }
   return sites;
 }
@@ -98,7 +123,8 @@ class AdapterReader {
       throw_error(ErrorCode::kCorruptFile, kWeightsFile, " holds no tensors.");
     }
     std::sort(out.begin(), out.end(), [](const Module& x, const Module& y) {
-      return std::pair(x.site.layer, x.site.column) < std::pair(y.site.layer, y.site.column);
+      return std::pair(x.site.layer, x.site.runs.front().column) <
+             std::pair(y.site.layer, y.site.runs.front().column);
     });
     check_overlaps(out);
     return out;
@@ -123,8 +149,8 @@ class AdapterReader {
     const auto site = sites_.find(path);
     if (site == sites_.end()) {
       refuse(tensor,
-             "this model has no such linear. q, k, v, o, gate, up and down projections of its "
-             "layers can be adapted; embedding, head, routers and experts can't");
+             "this model has no such linear. The projections of its layers' attention, states "
+             "and MLPs can be adapted; embedding, head, routers and experts can't");
     }
     Module& module = modules_[std::string(path)];
     module.path = path;
@@ -147,7 +173,7 @@ class AdapterReader {
     }
     module.rank = lora_.rank_of(module.path);
     check_shape(*module.a, {module.rank, module.site.k});
-    check_shape(*module.b, {module.site.cols, module.rank});
+    check_shape(*module.b, {module.site.n, module.rank});
     if (module.rank > max_rank_) {
       throw_error(ErrorCode::kLimitExceeded, kWeightsFile, ": ", in_quotes(module.path),
                   " has the rank ", module.rank, "; max_lora_rank is ", max_rank_,
@@ -175,10 +201,18 @@ class AdapterReader {
       for (size_t j = i + 1; j < modules.size(); ++j) {
         const Site &x = modules[i].site, &y = modules[j].site;
         if (y.layer != x.layer) break;
-        if (y.number != x.number || y.column >= x.column + x.cols) continue;
+        if (y.number != x.number || !overlap(x.runs, y.runs)) continue;
         refuse(*modules[j].a, str_cat("it adapts the same weights as ", modules[i].path));
       }
     }
+  }
+
+  static bool overlap(const std::vector<Run>& a, const std::vector<Run>& b) {
+    return std::ranges::any_of(a, [&](const Run& x) {
+      return std::ranges::any_of(b, [&](const Run& y) {
+        return x.column < y.column + y.cols && y.column < x.column + x.cols;
+      });
+    });
   }
 
   [[noreturn]] static void refuse(const CheckpointTensor& tensor, const std::string& why) {
@@ -222,11 +256,29 @@ Checkpoint open_weights(const fs::path& folder) {
   return Checkpoint(Checkpoint::SingleFile{file});
 }
 
-/// What a module adds to a linear: of a rank's part of it what concerns that.
-void add_parts(const AdaptedLinear& linear, const Module& module, float scale,
+/// Memory for rows of lora_B that a linear has in another order.
+using RowCopies = std::vector<std::vector<std::byte>>;
+
+/// Rows of lora_B in the order of a run's columns.
+WeightPart rows_of(const CheckpointTensor& b, const Run& run, RowCopies& copies) {
+  WeightPart out = as_part(b);
+  out.n = run.cols;
+  const size_t row = static_cast<size_t>(out.row_stride) * dtype_size(out.dtype);
+  const auto* from = static_cast<const std::byte*>(b.data);
+  out.data = from + static_cast<size_t>(run.rows.front().first) * row;
+  if (run.rows.size() == 1) return out;
+  std::vector<std::byte>& copy = copies.emplace_back();
+  for (const SourceRange& rows : run.rows) {
+    const std::byte* first = from + static_cast<size_t>(rows.first) * row;
+    copy.insert(copy.end(), first, first + static_cast<size_t>(rows.count) * row);
+  }
+  out.data = copy.data();
+  return out;
+}
+
+/// What a module adds to columns of a linear: of a rank's part of it what concerns that.
+void add_parts(const AdaptedLinear& linear, const Run& run, LoraPart whole,
                std::vector<LoraPart>& out) {
-  const Site& site = module.site;
-  LoraPart whole{as_part(*module.a), as_part(*module.b), site.column, scale};
   if (linear.slice == nullptr) {
     out.push_back(whole);
     return;
@@ -240,11 +292,11 @@ void add_parts(const AdaptedLinear& linear, const Module& module, float scale,
   whole.a.k = linear.k;
   int64_t column = 0;
   for (const SourceRange& rows : linear.slice->rows) {
-    const int64_t first = std::max(rows.first, site.column);
-    const int64_t end = std::min(rows.first + rows.count, site.column + site.cols);
+    const int64_t first = std::max(rows.first, run.column);
+    const int64_t end = std::min(rows.first + rows.count, run.column + run.cols);
     if (first < end) {
       LoraPart& part = out.emplace_back(whole);
-      part.b.data = from(part.b, first - site.column, 0);
+      part.b.data = from(part.b, first - run.column, 0);
       part.b.n = end - first;
       part.column = column + first - rows.first;
     }
@@ -262,11 +314,17 @@ std::vector<std::unique_ptr<PackedLora>> pack(const LoraPlace& place, DType stor
     if (packed != nullptr) continue;
     const AdaptedLinear& linear = place.linears[static_cast<size_t>(first->site.number)];
     LoraSpec spec{{}, linear.n, linear.k, storage};
+    RowCopies copies;
     for (auto module = first; module != modules.end(); ++module) {
       const Site& site = module->site;
       if (site.layer != first->site.layer) break;
       if (site.number != first->site.number) continue;
-      add_parts(linear, *module, config.scale_of(module->path), spec.parts);
+      for (const Run& run : site.runs) {
+        add_parts(linear, run,
+                  {as_part(*module->a), rows_of(*module->b, run, copies), run.column,
+                   config.scale_of(module->path)},
+                  spec.parts);
+      }
     }
     checkpoint.check_unchanged();
     if (!spec.parts.empty()) packed = place.backend->pack_lora(spec);
@@ -326,7 +384,7 @@ size_t plan_lora_bytes(const ModelConfig& config, DType storage, int32_t rank,
   for (const LayerSources& layer : sources.layers) {
     for (const MatrixSource* matrix : layer.matrices()) {
       if (!matrix->adaptable) continue;
-      numbers += static_cast<int64_t>(matrix->parts.size()) * rank * matrix->k + rank * matrix->n();
+      numbers += adapter_parts(*matrix) * rank * matrix->k + rank * matrix->n();
     }
   }
   return static_cast<size_t>(numbers) * dtype_size(storage);

@@ -1,0 +1,22 @@
+#pragma once
+
+// Keys of families some of whose layers keep a state.
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "model/config/config_reader.h"
+#include "model/config/model_config.h"
+
+namespace headrace {
+
+/// The layers with a state: those that layer_types calls `kind`, or where it is absent those of
+/// which `keeps` is true. Throws Error(kUnsupported) where no layer has attention.
+void read_state_layers(ConfigReader& reader, std::string_view kind,
+                       const std::function<bool(int32_t layer)>& keeps, ModelConfig& config);
+
+/// Rows of a convolution over time.
+int32_t read_conv_kernel(ConfigReader& reader, std::string_view key, int32_t fallback);
+
+}  // namespace headrace
