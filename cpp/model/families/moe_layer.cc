@@ -106,7 +106,9 @@ ExpertGroup list_group(const ModelConfig& config, const LayerNaming& naming,
       naming.matrix(own + "experts_gate_up", parts(gate_up), hidden, WeightUse::kGateUp));
   out.down = of_experts(
       moe, group, naming.matrix(own + "experts_down", parts({{names.down_proj, hidden}}), width));
-  if (naming.experts() != ExpertLayout::kSeparate) list_fused(config, naming, names, out);
+  if (names.always_fused || naming.experts() != ExpertLayout::kSeparate) {
+    list_fused(config, naming, names, out);
+  }
   if (moe.has_correction) out.correction = list_correction(moe, naming, names, group);
   return out;
 }

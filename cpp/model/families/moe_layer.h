@@ -16,6 +16,7 @@ struct ExpertNames {
   const char* down_proj = "down_proj";
   const char* fused_gate_up = "mlp.experts.gate_up_proj";  ///< where all are one tensor
   const char* fused_down = "mlp.experts.down_proj";
+  bool always_fused = false;                  ///< whatever LayerNaming::experts() says
   const char* correction = nullptr;           ///< the whole tensor's; null: none
   bool correction_is_row = false;             ///< stored as [1, E] instead of [E]
   bool gate_transposed = false;               ///< routers are [H, E] in every layout

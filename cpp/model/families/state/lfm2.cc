@@ -21,7 +21,7 @@ void read_layers(ConfigReader& reader, const std::function<bool(int32_t)>& keeps
   config.tie_word_embeddings = reader.flag("tie_embedding", config.tie_word_embeddings);
   reader.require("hidden_act", "silu");
   reader.require("use_pos_enc", true);
-  read_state_layers(reader, "conv", keeps, config);
+  read_state_layers(reader, {"conv"}, keeps, config);
   config.state.conv_kernel = read_conv_kernel(reader, "conv_L_cache", 3);
   config.state.conv_bias = reader.flag("conv_bias", false);
   for (const char* key : {"block_dim", "conv_dim", "conv_dim_out"}) {
