@@ -30,6 +30,11 @@ int32_t read_state_dim(ConfigReader& reader, std::string_view key, int32_t fallb
   return static_cast<int32_t>(out);
 }
 
+int32_t read_state_heads(ConfigReader& reader, std::string_view key, int32_t fallback) {
+  constexpr int64_t kMost = 4096;
+  return static_cast<int32_t>(reader.integer(key, fallback, 1, kMost));
+}
+
 int32_t read_conv_kernel(ConfigReader& reader, std::string_view key, int32_t fallback) {
   const int64_t out = reader.integer(key, fallback, 1, int64_t{1} << 20);
   if (out < 2 || out > kLargestConv) {

@@ -20,7 +20,8 @@ void read_state_layers(ConfigReader& reader, const TypeNames& names,
 /// Numbers of a head's state, in one direction.
 int32_t read_state_dim(ConfigReader& reader, std::string_view key, int32_t fallback);
 
-inline constexpr int64_t kMaxStateHeads = 4096;
+/// How many heads, or groups of them, a layer with a state has.
+int32_t read_state_heads(ConfigReader& reader, std::string_view key, int32_t fallback);
 
 /// Rows of a convolution over time.
 int32_t read_conv_kernel(ConfigReader& reader, std::string_view key, int32_t fallback);

@@ -17,10 +17,6 @@ namespace headrace {
 
 namespace {
 
-int32_t read_heads(ConfigReader& reader, const char* key, int32_t fallback) {
-  return static_cast<int32_t>(reader.integer(key, fallback, 1, kMaxStateHeads));
-}
-
 /// Bounds of steps: two numbers, the second of which may be infinity.
 void read_step_limits(ConfigReader& reader, ScanSpec& scan) {
   scan.dt_max = std::numeric_limits<float>::infinity();
@@ -39,8 +35,8 @@ void read_step_limits(ConfigReader& reader, ScanSpec& scan) {
 
 void read_scan(ConfigReader& reader, ModelConfig& config) {
   ScanSpec& scan = config.state.scan;
-  scan.heads = read_heads(reader, "mamba_n_heads", 128);
-  scan.groups = read_heads(reader, "mamba_n_groups", 1);
+  scan.heads = read_state_heads(reader, "mamba_n_heads", 128);
+  scan.groups = read_state_heads(reader, "mamba_n_groups", 1);
   if (scan.heads % scan.groups != 0) {
     reader.fail_value("mamba_n_heads",
                       str_cat("must be a multiple of mamba_n_groups (", scan.groups, ")"));
@@ -117,8 +113,8 @@ std::unique_ptr<ScanSources> list_scan(const ModelConfig& config, const LayerNam
   return out;
 }
 
-std::unique_ptr<FeedForwardSources> list_feed_forward(const ModelConfig& config,
-                                                      const LayerNaming& naming) {
+std::unique_ptr<FeedForwardSources> list_granite_feed_forward(const ModelConfig& config,
+                                                              const LayerNaming& naming) {
   GatedMlpNames shared{.name = "",
                        .stem = "shared_mlp.",
                        .width = config.intermediate_size,
@@ -148,7 +144,7 @@ LayerSources list_granite_layer(const ModelConfig& config, const LayerNaming& na
   } else {
     out.mixer = list_attention(config, naming);
   }
-  out.feed_forward = list_feed_forward(config, naming);
+  out.feed_forward = list_granite_feed_forward(config, naming);
   return out;
 }
 

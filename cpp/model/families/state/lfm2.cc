@@ -104,8 +104,8 @@ std::unique_ptr<ConvSources> list_conv(const ModelConfig& config, const LayerNam
   return out;
 }
 
-std::unique_ptr<FeedForwardSources> list_feed_forward(const ModelConfig& config,
-                                                      const LayerNaming& naming) {
+std::unique_ptr<FeedForwardSources> list_lfm2_feed_forward(const ModelConfig& config,
+                                                           const LayerNaming& naming) {
   const auto& sparse = config.moe.sparse_layers;
   if (!sparse.empty() && sparse[static_cast<size_t>(naming.layer())]) {
     return list_experts(config, naming,
@@ -140,7 +140,7 @@ LayerSources list_lfm2_layer(const ModelConfig& config, const LayerNaming& namin
   } else {
     out.mixer = list_attention(config, naming, names);
   }
-  out.feed_forward = list_feed_forward(config, naming);
+  out.feed_forward = list_lfm2_feed_forward(config, naming);
   return out;
 }
 

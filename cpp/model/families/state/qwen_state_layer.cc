@@ -15,13 +15,9 @@ namespace headrace {
 
 namespace {
 
-int32_t read_heads(ConfigReader& reader, const char* key, int32_t fallback) {
-  return static_cast<int32_t>(reader.integer(key, fallback, 1, kMaxStateHeads));
-}
-
 void read_delta_heads(ConfigReader& reader, DeltaSpec& heads) {
-  heads.key_heads = read_heads(reader, "linear_num_key_heads", 16);
-  heads.value_heads = read_heads(reader, "linear_num_value_heads", 32);
+  heads.key_heads = read_state_heads(reader, "linear_num_key_heads", 16);
+  heads.value_heads = read_state_heads(reader, "linear_num_value_heads", 32);
   heads.key_dim = read_state_dim(reader, "linear_key_head_dim", 128);
   heads.value_dim = read_state_dim(reader, "linear_value_head_dim", 128);
   if (heads.value_heads % heads.key_heads != 0) {
