@@ -71,6 +71,7 @@ LFM2S = (
             vocab_size=107,
         ),
         experts=Experts(correction=(0.0, 0.1)),
+        seed=1,
     ),
 )
 
