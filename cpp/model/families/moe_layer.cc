@@ -139,12 +139,15 @@ std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const Lay
   return out;
 }
 
+bool has_experts(const ModelConfig& config, int32_t layer) {
+  const std::vector<bool>& sparse = config.moe.sparse_layers;
+  return !sparse.empty() && sparse[static_cast<size_t>(layer)];
+}
+
 std::unique_ptr<FeedForwardSources> list_experts_or_mlp(const ModelConfig& config,
                                                         const LayerNaming& naming,
                                                         const ExpertNames& names) {
-  const std::vector<bool>& sparse = config.moe.sparse_layers;
-  const bool has_experts = !sparse.empty() && sparse[static_cast<size_t>(naming.layer())];
-  if (!has_experts) return list_mlp(config, naming);
+  if (!has_experts(config, naming.layer())) return list_mlp(config, naming);
   return list_experts(config, naming, names);
 }
 

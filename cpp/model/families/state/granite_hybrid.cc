@@ -121,7 +121,7 @@ std::unique_ptr<FeedForwardSources> list_granite_feed_forward(const ModelConfig&
                        .fused = true,
                        .gate_up_proj = "input_linear",
                        .down_proj = "output_linear"};
-  if (config.moe.router.num_experts == 0) {
+  if (!has_experts(config, naming.layer())) {
     auto out = std::make_unique<GatedMlpSources>();
     list_gated_mlp(config, naming, shared, *out);
     return out;

@@ -106,8 +106,7 @@ std::unique_ptr<ConvSources> list_conv(const ModelConfig& config, const LayerNam
 
 std::unique_ptr<FeedForwardSources> list_lfm2_feed_forward(const ModelConfig& config,
                                                            const LayerNaming& naming) {
-  const auto& sparse = config.moe.sparse_layers;
-  if (!sparse.empty() && sparse[static_cast<size_t>(naming.layer())]) {
+  if (has_experts(config, naming.layer())) {
     return list_experts(config, naming,
                         {.gate = "feed_forward.gate",
                          .experts = "feed_forward.experts.",
