@@ -10,13 +10,11 @@
 namespace headrace {
 namespace {
 
-constexpr int32_t kNone = StateSlots::kNone;
-
 /// Nodes 0 .. n - 1 of blocks of one token: a chain, but for the last one, which hangs under node
 /// 0.
 class StateSlotsTest : public testing::Test {
  protected:
-  static constexpr int32_t kNodes = 5;
+  static constexpr int32_t kNone = StateSlots::kNone, kNodes = 5;
   StateSlotsTest() {
     for (int32_t node = 0; node < kNodes; ++node) {
       const std::vector<int32_t> tokens = {node};

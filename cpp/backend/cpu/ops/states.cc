@@ -10,7 +10,7 @@
 
 namespace headrace {
 
-static_assert(kMostTaps == kLargestConv);
+static_assert(kMostTaps == kLargestConv && kStateColumns == kMatrixColumns);
 
 /// What the rows of a recurrence read and give, by columns of matrices of the step.
 struct CpuBackend::HeadRows {
