@@ -9,6 +9,7 @@ from state_configs import (
     FULL,
     LINEAR,
     delta_heads,
+    granite,
     lfm2,
     lfm2_moe,
     qwen3_5,
@@ -70,6 +71,7 @@ LFM2S = (
             vocab_size=107,
         ),
         experts=Experts(correction=(0.0, 0.1)),
+        seed=1,
     ),
 )
 
@@ -112,4 +114,35 @@ QWENS = (
     ),
 )
 
-STATE_CASES: tuple[Case, ...] = (*LFM2S, *QWENS)
+GRANITES = (
+    case(
+        "granite_hybrid",
+        "Mamba-2 around attention without rope, experts beside an MLP that all rows go through",
+        granite(
+            intermediate_size=24,
+            layer_types=["mamba", "attention", "mamba"],
+            num_experts_per_tok=2,
+            num_local_experts=6,
+            vocab_size=127,
+        ),
+        experts=Experts(),
+    ),
+    case(
+        "granite_hybrid_groups",
+        "two groups of heads, heads of 8 and states of 24, rope, no experts; untied head",
+        granite(
+            layer_types=["mamba", "mamba", "attention"],
+            mamba_conv_bias=False,
+            mamba_d_conv=3,
+            mamba_d_head="auto",
+            mamba_d_state=24,
+            mamba_n_groups=2,
+            mamba_n_heads=16,
+            position_embedding_type="rope",
+            tie_word_embeddings=False,
+            vocab_size=131,
+        ),
+    ),
+)
+
+STATE_CASES: tuple[Case, ...] = (*LFM2S, *QWENS, *GRANITES)

@@ -213,6 +213,8 @@ def describe_ropes(model: torch.nn.Module) -> dict[str, Any]:
     """The table of the model; of models with two, the one of full layers and that of windows."""
     oracle.reset_rope(model)
     rope = oracle.rope_of(model)
+    if rope is None:
+        return {"rope": {"type": "none", "attention_factor": 1.0, "inv_freq": []}}
     if hasattr(rope, "original_inv_freq"):
         return {"rope": describe_rope(rope, "", rope.rope_type)}
     kinds = {"rope": "full_attention", "rope_sliding": "sliding_attention"}

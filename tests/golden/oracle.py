@@ -28,7 +28,7 @@ def _lowest_ids_first(
     return order.values.narrow(dim, 0, k), order.indices.narrow(dim, 0, k)
 
 
-torch.topk = _lowest_ids_first
+torch.topk = torch.Tensor.topk = _lowest_ids_first
 
 
 @contextlib.contextmanager
@@ -75,8 +75,8 @@ def in_float64(model: torch.nn.Module) -> torch.nn.Module:
     """A copy that, inside `float64_everywhere`, has no float32 operation left, rope included."""
     wide = copy.deepcopy(model).double()
     with float64_everywhere():
-        rope = rope_name(wide)
-        setattr(wide.model, rope, type(getattr(wide.model, rope))(wide.config))
+        if (rope := rope_of(wide)) is not None:
+            setattr(wide.model, rope_name(wide), type(rope)(wide.config))
         embedding = wide.model.embed_tokens
         if hasattr(embedding, "scalar_embed_scale"):
             embedding.embed_scale = torch.tensor(embedding.scalar_embed_scale)
@@ -112,7 +112,7 @@ def rope_name(model: torch.nn.Module) -> str:
     return "rotary_emb" if hasattr(model.model, "rotary_emb") else "pos_emb"
 
 
-def rope_of(model: torch.nn.Module) -> torch.nn.Module:
+def rope_of(model: torch.nn.Module) -> torch.nn.Module | None:
     return getattr(model.model, rope_name(model))
 
 
@@ -164,4 +164,4 @@ def cached_run(model: torch.nn.Module, prompt: list[int], tokens: list[int]) -> 
 
 def keeps_states(model: torch.nn.Module) -> bool:
     kinds = getattr(model.config, "layer_types", None) or []
-    return "linear_attention" in kinds
+    return bool({"linear_attention", "mamba"} & set(kinds))

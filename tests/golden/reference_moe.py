@@ -12,6 +12,11 @@ from routing import experts_per_token
 Arrays = dict[str, np.ndarray]
 
 MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+GRANITE_EXPERTS = {
+    "input_linear": "mlp.experts.gate_up_proj",
+    "output_linear": "mlp.experts.down_proj",
+    "router.layer": "mlp.gate.weight",
+}
 MIXTRAL_EXPERT = re.compile(r"(.*)\.block_sparse_moe\.experts\.(\d+)\.(w[123])\.weight")
 
 
@@ -55,7 +60,9 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
     if family == "lfm2_moe":
         sparse = [i >= config["num_dense_layers"] for i in layers]
         return ExpertRules(sparse, experts_per_token(config), True, sigmoid=True, norm_eps=1e-6)
-    if family == "qwen3_5_moe_text":
+    if family == "granitemoehybrid" and not config["num_local_experts"]:
+        return None
+    if family in ("qwen3_5_moe_text", "granitemoehybrid"):
         return ExpertRules([True for _ in layers], experts_per_token(config), True)
     if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):
         step, dense = config["decoder_sparse_step"], config.get("mlp_only_layers", [])
@@ -110,10 +117,29 @@ def mlp(parts: Arrays, stem: str, y: np.ndarray, activation: str = "silu") -> np
     return linear("down_proj", opened * linear("up_proj", y))
 
 
+def _granite_names(weights: Arrays) -> Arrays:
+    """An MLP beside experts is a shared one; without experts it is the MLP."""
+    has_experts = any(".block_sparse_moe.router." in name for name in weights)
+    mlp = "mlp.shared_experts." if has_experts else "mlp."
+    plain: Arrays = {}
+    for name, array in weights.items():
+        stem, shared, module = name.partition("shared_mlp.")
+        if module == "input_linear.weight":
+            gate, up = np.split(array, 2)
+            plain |= {f"{stem}{mlp}gate_proj.weight": gate, f"{stem}{mlp}up_proj.weight": up}
+        elif shared:
+            plain[f"{stem}{mlp}down_proj.weight"] = array
+        else:
+            for stored, usual in GRANITE_EXPERTS.items():
+                name = name.replace(f"block_sparse_moe.{stored}.weight", usual)
+            plain[name] = array
+    return plain
+
+
 def plain_names(weights: Arrays) -> Arrays:
     """Experts under the names of Qwen's files, whether Mixtral's or fused ones are given."""
     plain: Arrays = {}
-    for name, array in weights.items():
+    for name, array in _granite_names(weights).items():
         if match := MIXTRAL_EXPERT.fullmatch(name):
             layer, expert, kind = match.groups()
             plain[f"{layer}.mlp.experts.{expert}.{MIXTRAL[kind]}.weight"] = array

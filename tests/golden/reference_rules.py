@@ -69,6 +69,7 @@ FAMILIES = {
     "qwen3_5_text": QWEN3_5,
     "qwen3_5_moe_text": QWEN3_5,
     "qwen3_next": QWEN3_5,
+    "granitemoehybrid": Family(),
 }
 WITH_ONE_WINDOW = ("mistral", "mixtral", "phi3", "ministral3")
 WITH_TWO_ROPES = ("gemma3_text", "olmo3")
@@ -174,6 +175,8 @@ def _ropes(
     params = config.get("rope_scaling") or config.get("rope_parameters") or {}
     theta = params.get("rope_theta", config.get("rope_theta", family.theta))
     rope = _rope(config, _known(config, params), theta, family, head_dim)
+    if config.get("position_embedding_type") == "nope":
+        return [None for _ in sliding]
     if kind == "smollm3":
         return [rope if has_rope else None for has_rope in _have_rope(config)]
     if kind in WITHOUT_ROPE_ON_FULL_LAYERS and config["sliding_window"] is not None:

@@ -46,6 +46,8 @@ class StateRules:
     norm_first: bool = True  # then the gate
     norm_offset: float = 0.0  # of that norm's weights
     gates: bool = True
+    skips: bool = True  # Mamba-2: a row's own x is added, times D
+    groups: int = 0  # of Mamba-2's heads
 
 
 def rules_of(config: dict[str, Any]) -> StateRules | None:
@@ -55,6 +57,18 @@ def rules_of(config: dict[str, Any]) -> StateRules | None:
         with_attention = config.get("full_attn_idxs", [])
         conv = [t == "conv" for t in types] if types else [i not in with_attention for i in layers]
         return StateRules(conv, config["conv_L_cache"], silu=False)
+    if config["model_type"] == "granitemoehybrid":
+        wide = config["mamba_expand"] * config["hidden_size"]
+        return StateRules(
+            [t in ("mamba", "linear_attention") for t in types],
+            config["mamba_d_conv"],
+            value_heads=config["mamba_n_heads"],
+            key_dim=config["mamba_d_state"],
+            value_dim=wide // config["mamba_n_heads"],
+            groups=config["mamba_n_groups"],
+            eps=config["rms_norm_eps"],
+            norm_first=False,
+        )
     if "linear_num_key_heads" not in config:
         return None
     interval = config.get("full_attention_interval", 4)
@@ -77,6 +91,8 @@ def rules_of(config: dict[str, Any]) -> StateRules | None:
 
 def mix(rules: StateRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     """What a layer with a state adds for rows y [tokens, hidden], the sequence's from its start."""
+    if rules.groups:
+        return _scan(rules, parts, y)
     return _delta(rules, parts, y) if rules.key_heads else _short_conv(rules, parts, y)
 
 
@@ -143,6 +159,42 @@ def _recur(
         state = faded + np.einsum("hk,hv->hkv", k[t], written)
         out[t] = np.einsum("hkv,hk->hv", state if rules.sees_itself else faded, q[t])
     return out
+
+
+def _scan(rules: StateRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
+    tokens, heads = len(y), rules.value_heads
+    wide, narrow = heads * rules.value_dim, rules.groups * rules.key_dim
+    z, mixed, dt = np.split(
+        _linear(parts, "mamba.in_proj", y), [wide, 2 * wide + 2 * narrow], axis=-1
+    )
+    mixed = convolve(rules, mixed, parts["mamba.conv1d.weight"])
+    mixed = mixed + parts.get("mamba.conv1d.bias", 0.0)
+    mixed = _silu(mixed) if rules.silu else mixed
+    x, b, c = np.split(mixed, [wide, wide + narrow], axis=-1)
+    x = x.reshape(tokens, heads, rules.value_dim)
+    b, c = (_groups(rules, rows) for rows in (b, c))
+    steps = np.logaddexp(0, dt + parts["mamba.dt_bias"])
+    decay = np.exp(-np.exp(parts["mamba.A_log"]) * steps)
+    if not rules.decays:
+        decay = np.ones_like(decay)
+    state = np.zeros((heads, rules.key_dim, rules.value_dim))
+    out = np.empty_like(x)
+    for t in range(tokens):
+        faded = state * decay[t, :, None, None]
+        state = faded + np.einsum("hk,hv->hkv", b[t], steps[t, :, None] * x[t])
+        out[t] = np.einsum("hkv,hk->hv", state if rules.sees_itself else faded, c[t])
+    if rules.skips:
+        out = out + parts["mamba.D"][:, None] * x
+    out, z = (rows.reshape(tokens, rules.groups, -1) for rows in (out, z))
+    weight = parts["mamba.norm.weight"].reshape(rules.groups, -1)
+    return _linear(parts, "mamba.out_proj", _gated_norm(rules, out, z, weight).reshape(tokens, -1))
+
+
+def _groups(rules: StateRules, x: np.ndarray) -> np.ndarray:
+    """[tokens, heads, key_dim] of B or C."""
+    x = x.reshape(len(x), rules.groups, rules.key_dim)
+    share = rules.value_heads // rules.groups
+    return np.repeat(x, share, axis=1) if rules.neighbours else np.tile(x, (1, share, 1))
 
 
 def _gated_norm(rules: StateRules, x: np.ndarray, z: np.ndarray, weight: np.ndarray) -> np.ndarray:

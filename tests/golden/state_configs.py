@@ -162,3 +162,36 @@ def lfm2_moe(**changes: Any) -> dict[str, Any]:
     }
     config = base("Lfm2MoeForCausalLM", "lfm2_moe", **published)
     return without(config, "rms_norm_eps", "hidden_act", "rope_theta") | changes
+
+
+def granite(**changes: Any) -> dict[str, Any]:
+    published = {
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "attention_multiplier": 0.15,
+        "embedding_multiplier": 6.5,
+        "init_method": "mup",
+        "logits_scaling": 3.0,
+        "mamba_chunk_size": 32,
+        "mamba_conv_bias": True,
+        "mamba_d_conv": 4,
+        "mamba_d_head": 16,
+        "mamba_d_state": 16,
+        "mamba_expand": 2,
+        "mamba_n_groups": 1,
+        "mamba_n_heads": 8,
+        "mamba_proj_bias": False,
+        "normalization_function": "rmsnorm",
+        "num_experts_per_tok": 0,
+        "num_hidden_layers": 3,
+        "num_local_experts": 0,
+        "output_router_logits": False,
+        "position_embedding_type": "nope",
+        "residual_multiplier": 0.4,
+        "rope_scaling": None,
+        "router_aux_loss_coef": 0.0,
+        "shared_intermediate_size": 80,
+        "tie_word_embeddings": True,
+        "torch_dtype": "bfloat16",
+    }
+    return base("GraniteMoeHybridForCausalLM", "granitemoehybrid", **published | changes)

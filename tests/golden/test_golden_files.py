@@ -160,7 +160,7 @@ def test_rope_tables_follow_the_rules(golden: load.Golden) -> None:
     rules = rules_of(golden)
     layers = list(zip(rules.ropes, rules.windows, strict=True))
     for key, slides in (("rope", False), ("rope_sliding", True)):
-        if key not in golden.meta:
+        if key not in golden.meta or golden.meta[key]["type"] == "none":
             continue
         several = "rope_sliding" in golden.meta
         rope = next(r for r, window in layers if r and (not several or bool(window) == slides))
@@ -215,7 +215,7 @@ def with_other_pairs(rules: reference.Rules) -> reference.Rules:
 
 MISTAKES = [
     *((name, "eps", with_eps) for name in EXPECTED),
-    *((name, "rotated pairs", with_other_pairs) for name in EXPECTED),
+    *((name, "rotated pairs", with_other_pairs) for name in EXPECTED if name != "granite_hybrid"),
     *((name, "no q/k norm", with_fields(qk_norm="none")) for name in ("qwen3", "qwen3_window")),
     *(
         (name, "no rope scaling", with_rope(rope_type="default", type="default"))

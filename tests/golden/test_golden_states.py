@@ -16,10 +16,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import load
 import reference
 from cases_states import STATE_CASES
-from wrong_rules import Change, is_off, rules_of, with_fields, with_rope_fields
+from wrong_rules import Change, is_off, rules_of, with_fields, with_rope_fields, with_ropes
 
 LFM2S = [case.name for case in STATE_CASES if case.name.startswith("lfm2")]
 DELTAS = [case.name for case in STATE_CASES if case.name.startswith("qwen")]
+ROUTED = [case.name for case in STATE_CASES if case.experts]
+SCANS = [case.name for case in STATE_CASES if case.name.startswith("granite")]
 
 
 def with_states(**changes: Any) -> Change:
@@ -46,6 +48,16 @@ MISTAKES: tuple[tuple[str, str, Change], ...] = (
     *((name, "all rotated", with_rope_fields(dim=16)) for name in DELTAS),
     ("qwen3_5", "other heads of keys", with_states(neighbours=False)),
     ("qwen3_next", "other heads of keys", with_states(neighbours=False)),
+    *((name, "kernel from its end", with_states(reversed_kernel=True)) for name in SCANS),
+    *((name, "no SiLU behind convolutions", with_states(silu=False)) for name in SCANS),
+    *((name, "no decay", with_states(decays=False)) for name in SCANS),
+    *((name, "a row not seen by itself", with_states(sees_itself=False)) for name in SCANS),
+    *((name, "norm before gate", with_states(norm_first=True)) for name in SCANS),
+    *((name, "no gate", with_states(gates=False)) for name in SCANS),
+    *((name, "no D", with_states(skips=False)) for name in SCANS),
+    *((name, "no residual scale", with_fields(residual_scale=1.0)) for name in SCANS),
+    ("granite_hybrid_groups", "other groups", with_states(neighbours=False)),
+    ("granite_hybrid_groups", "no rope", with_ropes(lambda ropes: [None for _ in ropes])),
 )
 
 
@@ -76,7 +88,8 @@ def halves_of_all_heads(array: np.ndarray) -> np.ndarray:
             for part in ("in_proj", "conv", "out_proj")
         ),
         ("qwen3_5", "q_proj.weight", halves_of_all_heads),
-        *((name, "dt_bias", np.zeros_like) for name in DELTAS),
+        *((name, "dt_bias", np.zeros_like) for name in DELTAS + SCANS),
+        ("granite_hybrid", "mamba.conv1d.bias", np.zeros_like),
     ],
 )
 def test_wrong_rows_and_biases_would_be_seen(
@@ -89,9 +102,7 @@ def test_wrong_rows_and_biases_would_be_seen(
     assert is_off(golden, rules_of(golden), wrong)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in LFM2S + DELTAS if "moe" in name or "next" in name]
-)
+@pytest.mark.parametrize("name", ROUTED)
 def test_wrong_routing_would_be_seen(name: str) -> None:
     golden = load.load_case(name)
     rules: reference.Rules = rules_of(golden)

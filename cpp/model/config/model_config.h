@@ -74,7 +74,7 @@ struct ModelConfig {
   GateSpec gate;  ///< of MLPs
   MoeConfig moe;
   StateConfig state;
-  std::vector<RopeSpec> ropes;         ///< up to kMaxRopes
+  std::vector<RopeSpec> ropes;         ///< up to kMaxRopes; none, if no layer has one
   std::vector<int32_t> layer_rope;     ///< [num_layers] index in `ropes`, or kNoRope
   std::optional<VisionConfig> vision;  ///< of a model that sees pictures
   bool causal = true;  ///< false: every token sees all others; then no layer has a window

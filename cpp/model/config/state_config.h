@@ -14,6 +14,7 @@ struct StateConfig {
   int32_t conv_kernel = 0;   ///< rows that their convolution over time reads
   bool conv_bias = false;    ///< of that convolution and of the linears around it
   DeltaSpec delta;           ///< heads of the gated delta rule
+  ScanSpec scan;             ///< heads of Mamba-2's scan
 
   bool has(int32_t layer) const { return !layers.empty() && layers[static_cast<size_t>(layer)]; }
 };

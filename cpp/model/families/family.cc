@@ -15,7 +15,8 @@ const Family* find_family(std::string_view model_type) {
 }
 
 std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers,
-                                                  std::string_view special) {
+                                                  const TypeNames& special,
+                                                  const TypeNames& usual) {
   const JsonValue* types = reader.find("layer_types");
   if (types == nullptr) return std::nullopt;
   if (!types->is_array() || types->size() != static_cast<size_t>(num_layers)) {
@@ -24,11 +25,12 @@ std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t 
   std::vector<bool> out;
   for (const JsonValue& type : types->array()) {
     const std::string_view name = type.is_string() ? std::string_view(type.text()) : "";
-    if (name != "full_attention" && name != special) {
-      reader.fail_unsupported("layer_types",
-                              str_cat("this build knows full_attention and ", special));
+    const bool is_special = std::ranges::find(special, name) != special.end();
+    if (!is_special && std::ranges::find(usual, name) == usual.end()) {
+      reader.fail_unsupported(
+          "layer_types", str_cat("this build knows ", usual.front(), " and ", special.front()));
     }
-    out.push_back(name == special);
+    out.push_back(is_special);
   }
   return out;
 }

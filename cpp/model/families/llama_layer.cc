@@ -108,7 +108,7 @@ void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
   if (naming.paddle()) {  // the gate first, whatever the name says
     gate_up = {{stem + "up_gate_proj", 2 * names.width}};
   } else if (names.fused) {
-    gate_up = {{stem + "gate_up_proj", 2 * names.width}};
+    gate_up = {{stem + names.gate_up_proj, 2 * names.width}};
   }
   const int64_t hidden = config.hidden_size;
   out.gate_up = naming.linear(name + "gate_up", gate_up, hidden, names.bias, WeightUse::kGateUp);

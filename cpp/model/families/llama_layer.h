@@ -56,6 +56,7 @@ struct GatedMlpNames {
   int64_t width = 0;  ///< intermediate size
   bool bias = false;
   bool fused = false;  ///< one module has the rows of gate and up
+  const char* gate_up_proj = "gate_up_proj";
   const char* gate_proj = "gate_proj";
   const char* up_proj = "up_proj";
   const char* down_proj = "down_proj";

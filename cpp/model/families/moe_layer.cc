@@ -106,7 +106,9 @@ ExpertGroup list_group(const ModelConfig& config, const LayerNaming& naming,
       naming.matrix(own + "experts_gate_up", parts(gate_up), hidden, WeightUse::kGateUp));
   out.down = of_experts(
       moe, group, naming.matrix(own + "experts_down", parts({{names.down_proj, hidden}}), width));
-  if (naming.experts() != ExpertLayout::kSeparate) list_fused(config, naming, names, out);
+  if (names.always_fused || naming.experts() != ExpertLayout::kSeparate) {
+    list_fused(config, naming, names, out);
+  }
   if (moe.has_correction) out.correction = list_correction(moe, naming, names, group);
   return out;
 }
@@ -137,12 +139,15 @@ std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const Lay
   return out;
 }
 
+bool has_experts(const ModelConfig& config, int32_t layer) {
+  const std::vector<bool>& sparse = config.moe.sparse_layers;
+  return !sparse.empty() && sparse[static_cast<size_t>(layer)];
+}
+
 std::unique_ptr<FeedForwardSources> list_experts_or_mlp(const ModelConfig& config,
                                                         const LayerNaming& naming,
                                                         const ExpertNames& names) {
-  const std::vector<bool>& sparse = config.moe.sparse_layers;
-  const bool has_experts = !sparse.empty() && sparse[static_cast<size_t>(naming.layer())];
-  if (!has_experts) return list_mlp(config, naming);
+  if (!has_experts(config, naming.layer())) return list_mlp(config, naming);
   return list_experts(config, naming, names);
 }
 

@@ -16,6 +16,7 @@ struct ExpertNames {
   const char* down_proj = "down_proj";
   const char* fused_gate_up = "mlp.experts.gate_up_proj";  ///< where all are one tensor
   const char* fused_down = "mlp.experts.down_proj";
+  bool always_fused = false;                  ///< whatever LayerNaming::experts() says
   const char* correction = nullptr;           ///< the whole tensor's; null: none
   bool correction_is_row = false;             ///< stored as [1, E] instead of [E]
   bool gate_transposed = false;               ///< routers are [H, E] in every layout
@@ -29,7 +30,10 @@ struct ExpertNames {
 std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const LayerNaming& naming,
                                             const ExpertNames& names);
 
-/// The experts where the config says so, else an MLP.
+/// Whether the config says that the layer has some.
+bool has_experts(const ModelConfig& config, int32_t layer);
+
+/// The experts where it has them, else an MLP.
 std::unique_ptr<FeedForwardSources> list_experts_or_mlp(const ModelConfig& config,
                                                         const LayerNaming& naming,
                                                         const ExpertNames& names);

@@ -39,6 +39,7 @@ std::span<const Family* const> all_families() {
       &qwen3_5_text_family(),
       &qwen3_5_moe_text_family(),
       &qwen3_next_family(),
+      &granitemoehybrid_family(),
   };
   return kFamilies;
 }

@@ -28,19 +28,17 @@ constexpr const char* kPickleFile = "adapter_model.bin";
 constexpr uint64_t kMaxConfigBytes = 4u << 20;
 constexpr std::string_view kPrefix = "base_model.model.";
 
-/// Neighbouring columns of a linear's output that come from one module.
-struct Run {
-  int64_t column = 0, cols = 0;
-  /// The module's rows that they are, in their order; one piece for each stored part.
-  std::vector<SourceRange> rows;
+/// Rows of a module, from `row` on, and the columns of a linear's output that they are.
+struct SiteRows {
+  int64_t row = 0, column = 0, count = 0;
 };
 
 /// A linear of the model, or a part of one, that adapters may name.
 struct Site {
   int32_t layer = 0;
-  int32_t number = kNoSite;  ///< MatrixSource::site
-  int64_t n = 0, k = 0;      ///< of the module
-  std::vector<Run> runs;     ///< by ascending column
+  int32_t number = kNoSite;    ///< MatrixSource::site
+  int64_t n = 0, k = 0;        ///< of the module
+  std::vector<SiteRows> rows;  ///< by ascending column
 };
 
 /// By module path.
@@ -48,21 +46,14 @@ using Sites = std::map<std::string, Site, std::less<>>;
 
 void add_sites(const MatrixSource& matrix, int32_t layer, Sites& sites) {
   int64_t column = 0;
-  Run* run = nullptr;
-  const StoredPart* before = nullptr;
   for (const StoredPart& part : matrix.parts) {
-    if (before == nullptr || before->name != part.name) {
-      Site& site = sites[part.name.substr(0, part.name.rfind('.'))];
-      site.layer = layer;
-      site.number = matrix.site;
-      site.n = part.shape.empty() ? part.n : part.shape.front();
-      site.k = matrix.k;
-      run = &site.runs.emplace_back(Run{column, 0, {}});
-    }
-    run->cols += part.n;
-    run->rows.push_back({part.offset / matrix.k, part.n});
+    Site& site = sites[part.name.substr(0, part.name.rfind('.'))];
+    site.layer = layer;
+    site.number = matrix.site;
+    site.n = part.shape.empty() ? part.n : part.shape.front();
+    site.k = matrix.k;
+    site.rows.push_back({part.offset / matrix.k, column, part.n});
     column += part.n;
-    before = &part;
   }
 }
 
@@ -123,8 +114,8 @@ class AdapterReader {
       throw_error(ErrorCode::kCorruptFile, kWeightsFile, " holds no tensors.");
     }
     std::sort(out.begin(), out.end(), [](const Module& x, const Module& y) {
-      return std::pair(x.site.layer, x.site.runs.front().column) <
-             std::pair(y.site.layer, y.site.runs.front().column);
+      return std::pair(x.site.layer, x.site.rows.front().column) <
+             std::pair(y.site.layer, y.site.rows.front().column);
     });
     check_overlaps(out);
     return out;
@@ -201,16 +192,16 @@ class AdapterReader {
       for (size_t j = i + 1; j < modules.size(); ++j) {
         const Site &x = modules[i].site, &y = modules[j].site;
         if (y.layer != x.layer) break;
-        if (y.number != x.number || !overlap(x.runs, y.runs)) continue;
+        if (y.number != x.number || !overlap(x.rows, y.rows)) continue;
         refuse(*modules[j].a, str_cat("it adapts the same weights as ", modules[i].path));
       }
     }
   }
 
-  static bool overlap(const std::vector<Run>& a, const std::vector<Run>& b) {
-    return std::ranges::any_of(a, [&](const Run& x) {
-      return std::ranges::any_of(b, [&](const Run& y) {
-        return x.column < y.column + y.cols && y.column < x.column + x.cols;
+  static bool overlap(const std::vector<SiteRows>& a, const std::vector<SiteRows>& b) {
+    return std::ranges::any_of(a, [&](const SiteRows& x) {
+      return std::ranges::any_of(b, [&](const SiteRows& y) {
+        return x.column < y.column + y.count && y.column < x.column + x.count;
       });
     });
   }
@@ -256,51 +247,63 @@ Checkpoint open_weights(const fs::path& folder) {
   return Checkpoint(Checkpoint::SingleFile{file});
 }
 
-/// Memory for rows of lora_B that a linear has in another order.
-using RowCopies = std::vector<std::vector<std::byte>>;
-
-/// Rows of lora_B in the order of a run's columns.
-WeightPart rows_of(const CheckpointTensor& b, const Run& run, RowCopies& copies) {
-  WeightPart out = as_part(b);
-  out.n = run.cols;
-  const size_t row = static_cast<size_t>(out.row_stride) * dtype_size(out.dtype);
-  const auto* from = static_cast<const std::byte*>(b.data);
-  out.data = from + static_cast<size_t>(run.rows.front().first) * row;
-  if (run.rows.size() == 1) return out;
-  std::vector<std::byte>& copy = copies.emplace_back();
-  for (const SourceRange& rows : run.rows) {
-    const std::byte* first = from + static_cast<size_t>(rows.first) * row;
-    copy.insert(copy.end(), first, first + static_cast<size_t>(rows.count) * row);
+/// A module's rows by the columns of a linear as a rank has it.
+std::vector<SiteRows> rows_on(const AdaptedLinear& linear, const Site& site) {
+  if (linear.slice == nullptr) return site.rows;
+  std::vector<SiteRows> out;
+  int64_t column = 0;
+  for (const SourceRange& range : linear.slice->rows) {
+    for (const SiteRows& rows : site.rows) {
+      const int64_t first = std::max(range.first, rows.column);
+      const int64_t end = std::min(range.first + range.count, rows.column + rows.count);
+      if (first >= end) continue;
+      out.push_back({rows.row + first - rows.column, column + first - range.first, end - first});
+    }
+    column += range.count;
   }
-  out.data = copy.data();
   return out;
 }
 
-/// What a module adds to columns of a linear: of a rank's part of it what concerns that.
-void add_parts(const AdaptedLinear& linear, const Run& run, LoraPart whole,
-               std::vector<LoraPart>& out) {
-  if (linear.slice == nullptr) {
-    out.push_back(whole);
-    return;
-  }
-  const auto from = [](const WeightPart& part, int64_t row, int64_t column) {
-    const int64_t element = row * part.row_stride + column;
-    return static_cast<const std::byte*>(part.data) +
-           static_cast<size_t>(element) * dtype_size(part.dtype);
-  };
-  whole.a.data = from(whole.a, 0, linear.slice->first_input);
-  whole.a.k = linear.k;
-  int64_t column = 0;
-  for (const SourceRange& rows : linear.slice->rows) {
-    const int64_t first = std::max(rows.first, run.column);
-    const int64_t end = std::min(rows.first + rows.count, run.column + run.cols);
-    if (first < end) {
-      LoraPart& part = out.emplace_back(whole);
-      part.b.data = from(part.b, first - run.column, 0);
-      part.b.n = end - first;
-      part.column = column + first - rows.first;
+/// Memory for rows of lora_B that a linear has in another order.
+using RowCopies = std::vector<std::vector<std::byte>>;
+
+/// Those rows of lora_B, one behind the other.
+WeightPart gather_rows(const CheckpointTensor& b, std::span<const SiteRows> pieces,
+                       RowCopies& copies) {
+  WeightPart out = as_part(b);
+  out.n = 0;
+  const size_t row = static_cast<size_t>(out.row_stride) * dtype_size(out.dtype);
+  const auto* from = static_cast<const std::byte*>(b.data);
+  std::vector<std::byte> copy;
+  for (const SiteRows& piece : pieces) {
+    const std::byte* first = from + static_cast<size_t>(piece.row) * row;
+    if (out.n == 0) out.data = first;
+    if (pieces.size() > 1) {
+      copy.insert(copy.end(), first, first + static_cast<size_t>(piece.count) * row);
     }
-    column += rows.count;
+    out.n += piece.count;
+  }
+  if (pieces.size() > 1) out.data = copies.emplace_back(std::move(copy)).data();
+  return out;
+}
+
+/// What a module adds to a linear: of a rank's part of it what concerns that. Neighbouring columns
+/// are one part.
+void add_parts(const AdaptedLinear& linear, const Module& module, float scale, RowCopies& copies,
+               std::vector<LoraPart>& out) {
+  WeightPart a = as_part(*module.a);
+  if (linear.slice != nullptr) {
+    a.data = static_cast<const std::byte*>(a.data) +
+             static_cast<size_t>(linear.slice->first_input) * dtype_size(a.dtype);
+    a.k = linear.k;
+  }
+  const std::vector<SiteRows> all = rows_on(linear, module.site);
+  for (size_t first = 0; first < all.size();) {
+    size_t end = first + 1;
+    while (end < all.size() && all[end].column == all[end - 1].column + all[end - 1].count) ++end;
+    const std::span<const SiteRows> pieces(all.data() + first, end - first);
+    out.push_back({a, gather_rows(*module.b, pieces, copies), all[first].column, scale});
+    first = end;
   }
 }
 
@@ -319,12 +322,7 @@ std::vector<std::unique_ptr<PackedLora>> pack(const LoraPlace& place, DType stor
       const Site& site = module->site;
       if (site.layer != first->site.layer) break;
       if (site.number != first->site.number) continue;
-      for (const Run& run : site.runs) {
-        add_parts(linear, run,
-                  {as_part(*module->a), rows_of(*module->b, run, copies), run.column,
-                   config.scale_of(module->path)},
-                  spec.parts);
-      }
+      add_parts(linear, *module, config.scale_of(module->path), copies, spec.parts);
     }
     checkpoint.check_unchanged();
     if (!spec.parts.empty()) packed = place.backend->pack_lora(spec);

@@ -21,7 +21,7 @@ void read_layers(ConfigReader& reader, const std::function<bool(int32_t)>& keeps
   config.tie_word_embeddings = reader.flag("tie_embedding", config.tie_word_embeddings);
   reader.require("hidden_act", "silu");
   reader.require("use_pos_enc", true);
-  read_state_layers(reader, "conv", keeps, config);
+  read_state_layers(reader, {"conv"}, keeps, config);
   config.state.conv_kernel = read_conv_kernel(reader, "conv_L_cache", 3);
   config.state.conv_bias = reader.flag("conv_bias", false);
   for (const char* key : {"block_dim", "conv_dim", "conv_dim_out"}) {
@@ -104,10 +104,9 @@ std::unique_ptr<ConvSources> list_conv(const ModelConfig& config, const LayerNam
   return out;
 }
 
-std::unique_ptr<FeedForwardSources> list_feed_forward(const ModelConfig& config,
-                                                      const LayerNaming& naming) {
-  const auto& sparse = config.moe.sparse_layers;
-  if (!sparse.empty() && sparse[static_cast<size_t>(naming.layer())]) {
+std::unique_ptr<FeedForwardSources> list_lfm2_feed_forward(const ModelConfig& config,
+                                                           const LayerNaming& naming) {
+  if (has_experts(config, naming.layer())) {
     return list_experts(config, naming,
                         {.gate = "feed_forward.gate",
                          .experts = "feed_forward.experts.",
@@ -140,7 +139,7 @@ LayerSources list_lfm2_layer(const ModelConfig& config, const LayerNaming& namin
   } else {
     out.mixer = list_attention(config, naming, names);
   }
-  out.feed_forward = list_feed_forward(config, naming);
+  out.feed_forward = list_lfm2_feed_forward(config, naming);
   return out;
 }
 

@@ -15,27 +15,11 @@ namespace headrace {
 
 namespace {
 
-constexpr int64_t kMaxStateHeads = 4096;
-
-int32_t read_heads(ConfigReader& reader, const char* key, int32_t fallback) {
-  return static_cast<int32_t>(reader.integer(key, fallback, 1, kMaxStateHeads));
-}
-
-int32_t read_dim(ConfigReader& reader, const char* key) {
-  constexpr int64_t kStep = 8;
-  const int64_t out = reader.integer(key, 128, 1, int64_t{1} << 20);
-  if (out % kStep != 0 || out > kLargestStateDim) {
-    reader.fail_unsupported(
-        key, str_cat("this build runs multiples of ", kStep, " up to ", kLargestStateDim));
-  }
-  return static_cast<int32_t>(out);
-}
-
 void read_delta_heads(ConfigReader& reader, DeltaSpec& heads) {
-  heads.key_heads = read_heads(reader, "linear_num_key_heads", 16);
-  heads.value_heads = read_heads(reader, "linear_num_value_heads", 32);
-  heads.key_dim = read_dim(reader, "linear_key_head_dim");
-  heads.value_dim = read_dim(reader, "linear_value_head_dim");
+  heads.key_heads = read_state_heads(reader, "linear_num_key_heads", 16);
+  heads.value_heads = read_state_heads(reader, "linear_num_value_heads", 32);
+  heads.key_dim = read_state_dim(reader, "linear_key_head_dim", 128);
+  heads.value_dim = read_state_dim(reader, "linear_value_head_dim", 128);
   if (heads.value_heads % heads.key_heads != 0) {
     reader.fail_value("linear_num_value_heads", str_cat("must be a multiple of "
                                                         "linear_num_key_heads (",
@@ -81,7 +65,7 @@ void read_qwen_state_keys(ConfigReader& reader, ModelConfig& config) {
   reader.require("hidden_act", "silu");
   reader.require("mamba_ssm_dtype", "float32");
   const int64_t interval = reader.integer("full_attention_interval", 4, 1, kMaxWindow);
-  read_state_layers(reader, "linear_attention", all_but_last_of(interval), config);
+  read_state_layers(reader, {"linear_attention"}, all_but_last_of(interval), config);
   config.state.conv_kernel = read_conv_kernel(reader, "linear_conv_kernel_dim", 4);
   read_delta_heads(reader, config.state.delta);
 }

@@ -66,6 +66,26 @@ Json qwen3_next() {
       "vocab_size":151936})");
 }
 
+/// Granite-4.0-H-Small.
+Json granite() {
+  Json out = Json::parse(R"({"architectures":["GraniteMoeHybridForCausalLM"],
+      "attention_bias":false,"attention_multiplier":0.0078125,"embedding_multiplier":12,
+      "hidden_act":"silu","hidden_size":4096,"init_method":"mup","intermediate_size":768,
+      "logits_scaling":16,"mamba_chunk_size":256,"mamba_conv_bias":true,"mamba_d_conv":4,
+      "mamba_d_head":64,"mamba_d_state":128,"mamba_expand":2,"mamba_n_groups":1,
+      "mamba_n_heads":128,"mamba_proj_bias":false,"max_position_embeddings":131072,
+      "model_type":"granitemoehybrid","normalization_function":"rmsnorm",
+      "num_attention_heads":32,"num_experts_per_tok":10,"num_hidden_layers":40,
+      "num_key_value_heads":8,"num_local_experts":72,"position_embedding_type":"nope",
+      "residual_multiplier":0.22,"rms_norm_eps":1e-05,"rope_scaling":null,"rope_theta":10000,
+      "router_aux_loss_coef":0.01,"shared_intermediate_size":1536,"tie_word_embeddings":true,
+      "vocab_size":100352})");
+  std::vector<std::string> types(40, "mamba");
+  for (const size_t layer : {5, 15, 25, 35}) types[layer] = "attention";
+  out["layer_types"] = types;
+  return out;
+}
+
 ModelConfig parse(const Json& json) { return parse_model_config(json.dump(), ""); }
 
 Json with(Json json, const std::string& key, const Json& value) {
@@ -91,6 +111,7 @@ TEST(StateFamilies, PublishedModelsHaveTheirSizes) {
   expect_size(qwen3_5(), 4.21, 4.21);
   expect_size(qwen3_5_moe(), 34.7, 2.95);
   expect_size(qwen3_next(), 79.7, 3.56);
+  expect_size(granite(), 32.2, 8.8);
 }
 
 TEST(StateFamilies, Lfm2) {
@@ -116,6 +137,30 @@ TEST(StateFamilies, Lfm2) {
                                          {"num_dense_layers", 1}});
   EXPECT_EQ(experts.moe.sparse_layers, (std::vector<bool>{false, true}));
   EXPECT_EQ(experts.moe.router.score, RouterSpec::Score::kSigmoid);
+}
+
+TEST(StateFamilies, GraniteHybrid) {
+  const ModelConfig c = parse(granite());
+  EXPECT_TRUE(c.state.has(4) && !c.state.has(5));
+  EXPECT_TRUE(c.ropes.empty());
+  EXPECT_EQ(c.residual_scale, 0.22f);
+  EXPECT_EQ(c.moe.router.score, RouterSpec::Score::kSoftmaxAfterTopK);
+  EXPECT_EQ(parse(with(granite(), "position_embedding_type", "rope")).ropes.size(), 1u);
+  const ModelConfig dense = parse(with(granite(), "num_local_experts", 0));
+  EXPECT_EQ(dense.moe.router.num_experts, 0);
+  EXPECT_EQ(dense.intermediate_size, 1536);
+  EXPECT_EQ(parse(with(granite(), "mamba_d_head", "auto")).state.scan.head_dim, 64);
+  EXPECT_EQ(parse(with(granite(), "time_step_limit", {0.001, 0.5})).state.scan.dt_max, 0.5f);
+  expect_refused(granite(), "time_step_limit", {0.5, 0.1}, ErrorCode::kCorruptFile);
+  expect_refused(granite(), "mamba_n_heads", 64, ErrorCode::kCorruptFile);
+  expect_refused(granite(), "mamba_n_groups", 3, ErrorCode::kCorruptFile);
+  expect_refused(granite(), "mamba_proj_bias", true);
+  expect_refused(granite(), "mamba_d_state", 4096);
+  expect_refused(granite(), "position_embedding_type", "alibi");
+  expect_refused(granite(), "layer_types", nullptr);
+  ModelSources sources = list_sources(c, likely_naming(c), {});
+  expect_error(ErrorCode::kUnsupported, {"tensor_parallel_size"},
+               [&] { share_sources({.index = 0, .count = 2}, sources); });
 }
 
 TEST(StateFamilies, Qwen3_5) {
@@ -178,7 +223,7 @@ TEST(StateFamilies, WhatSequencesKeep) {
 
 // Each feature and each input of the layers is one rank's.
 TEST(StateFamilies, RanksShareHeadsAndChannels) {
-  for (const Json& json : {lfm2(), qwen3_5(), qwen3_next()}) {
+  for (const Json& json : {lfm2(), qwen3_5(), qwen3_next(), with(granite(), "mamba_n_groups", 8)}) {
     const ModelConfig c = parse(json);
     const ModelSources whole = list_sources(c, likely_naming(c), {});
     std::vector<int64_t> numbers(whole.layers[0].mixer->matrices().size());

@@ -11,7 +11,7 @@ namespace {
 void read_tarn(ConfigReader& reader, ModelConfig& config) {
   const int64_t group = reader.integer("group", 4, 2, 64);
   read_state_layers(
-      reader, "short_conv", [group](int32_t layer) { return (layer + 1) % group != 0; }, config);
+      reader, {"short_conv"}, [group](int32_t layer) { return (layer + 1) % group != 0; }, config);
   config.state.conv_kernel = read_conv_kernel(reader, "conv_rows", 3);
 }
 
