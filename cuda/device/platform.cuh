@@ -22,10 +22,12 @@
 
 #if defined(HEADRACE_CUDA_EMULATION)
 #define HEADRACE_UNROLL
+#define HEADRACE_UNROLL_BY_2
 #define HEADRACE_UNROLL_BY_8
 #define HEADRACE_NO_UNROLL
 #else
 #define HEADRACE_UNROLL _Pragma("unroll")
+#define HEADRACE_UNROLL_BY_2 _Pragma("unroll 2")
 #define HEADRACE_UNROLL_BY_8 _Pragma("unroll 8")
 #define HEADRACE_NO_UNROLL _Pragma("unroll 1")
 #endif

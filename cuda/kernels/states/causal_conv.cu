@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kConvThreads)
   if (piece.row == 0) store_windows(from, slice, step, states, channel);
 
   T* to = conv.out + int64_t{slice.first_row + piece.row} * conv.out_stride + channel;
-  HEADRACE_UNROLL_BY_8
+  HEADRACE_UNROLL_BY_2
   for (int32_t row = 0; row < rows; ++row) {
     inputs[kTaps - 1] = load_wide<T, kSize>(from.x + (piece.row + row) * from.stride);
     Channels<T, kSize> result;
