@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
-#include "model/blocks/conv_block.h"
+#include "model/blocks/states/conv_block.h"
 #include "model/families/family.h"
 #include "model/families/keys/expert_keys.h"
 #include "model/families/keys/state_keys.h"
