@@ -2,8 +2,8 @@
 
 #include "base/check.h"
 #include "model/blocks/carver.h"
-#include "model/blocks/states/conv_block.h"
 #include "model/blocks/join.h"
+#include "model/blocks/states/conv_block.h"
 #include "model/sources/weight_slice.h"
 
 namespace headrace {
