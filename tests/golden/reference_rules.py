@@ -61,6 +61,7 @@ FAMILIES = {
     "glm4": Family(GLM4_NORMS, interleaved=True, partial=0.5),
     "cohere2": Family(Norms(before_mlp=None), "layer", parallel=True, interleaved=True, pattern=4),
     "hunyuan_v1_dense": Family(qk_norm="rotated"),
+    "gpt_oss": Family(theta=150000.0, pattern=2),
 }
 WITH_ONE_WINDOW = ("mistral", "mixtral", "phi3", "ministral3")
 WITH_TWO_ROPES = ("gemma3_text", "olmo3")

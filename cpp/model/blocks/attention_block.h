@@ -17,11 +17,14 @@ struct AttentionSources final : MixerSources {
   QkNorm qk_norm = QkNorm::kHead;
   VectorSource q_norm, k_norm;  ///< QkvSpec's; may be empty
   PositionFactor q_factor;
-  LinearSource qkv;  ///< [(nq + 2 nkv) d, H]
-  LinearSource o;    ///< [H, nq d]
+  LinearSource qkv;    ///< [(nq + 2 nkv) d, H]
+  LinearSource o;      ///< [H, nq d]
+  VectorSource sinks;  ///< AttentionSpec's; may be empty
 
   std::vector<MatrixSource*> matrices() override { return {&qkv.matrix, &o.matrix}; }
-  std::vector<VectorSource*> vectors() override { return {&q_norm, &k_norm, &qkv.bias, &o.bias}; }
+  std::vector<VectorSource*> vectors() override {
+    return {&q_norm, &k_norm, &qkv.bias, &o.bias, &sinks};
+  }
   /// Divides heads among the ranks. If there are fewer key/value heads than ranks, some ranks hold
   /// copies of the same head.
   void share(const RankPlace& place) override;

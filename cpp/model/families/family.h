@@ -104,6 +104,7 @@ const Family& cohere2_family();
 const Family& hunyuan_v1_dense_family();
 const Family& qwen2_moe_family();
 const Family& qwen3_moe_family();
+const Family& gpt_oss_family();
 const Family& qwen2_vl_family();
 const Family& qwen2_5_vl_family();
 const Family& smolvlm_family();
