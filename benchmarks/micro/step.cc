@@ -4,8 +4,9 @@
 //   micro_step smoke
 //
 // FORMAT: bf16, int8 or int4. ROWS at CONTEXT 0: one prefill of so many tokens; else so many
-// requests that decode a token each at that context. SHAPE: qwen2-0.5b,
-// ernie-4.5-0.3b, llama-3.2-1b or smoke.
+// requests that decode a token each at that context. SHAPE: qwen2-0.5b, ernie-4.5-0.3b,
+// llama-3.2-1b or smoke; with states qwen3.5-0.8b, qwen3.5-4b, lfm2-1.2b or smoke-states;
+// qwen3-like-0.8b and -4b are as large as Qwen3.5's, with attention alone.
 //
 // Steps alternate with probes of the machine's limits, which drift. The floor of an op is what
 // takes longer, reading its weights or multiplying by them.
@@ -33,13 +34,31 @@ struct ModelShape {
   const char* name;
   const char* model_type;
   int vocab, hidden, intermediate, layers, heads, kv_heads, head_dim;
+  std::string more{};  ///< of config.json
 };
 
-constexpr ModelShape kShapes[] = {
+std::string qwen3_5(int key_heads, int value_heads, int head_dim) {
+  const std::string keys = std::to_string(key_heads), values = std::to_string(value_heads);
+  const std::string dim = std::to_string(head_dim);
+  return R"(, "linear_num_key_heads": )" + keys + R"(, "linear_num_value_heads": )" + values +
+         R"(, "linear_key_head_dim": )" + dim + R"(, "linear_value_head_dim": )" + dim +
+         R"(, "partial_rotary_factor": 0.25)";
+}
+constexpr const char* kLfm2 =
+    R"(, "conv_L_cache": 3, "block_auto_adjust_ff_dim": false,
+       "full_attn_idxs": [2, 5, 8, 10, 12, 14])";
+
+const ModelShape kShapes[] = {
     {"qwen2-0.5b", "qwen2", 151936, 896, 4864, 24, 14, 2, 64},
     {"ernie-4.5-0.3b", "ernie4_5", 103424, 1024, 3072, 18, 16, 2, 128},
     {"llama-3.2-1b", "llama", 128256, 2048, 8192, 16, 32, 8, 64},
     {"smoke", "qwen2", 4096, 128, 384, 2, 4, 2, 32},
+    {"qwen3.5-0.8b", "qwen3_5_text", 248320, 1024, 3584, 24, 8, 2, 256, qwen3_5(16, 16, 128)},
+    {"qwen3.5-4b", "qwen3_5_text", 248320, 2560, 9216, 32, 16, 4, 256, qwen3_5(16, 32, 128)},
+    {"lfm2-1.2b", "lfm2", 65536, 2048, 8192, 16, 32, 8, 64, kLfm2},
+    {"smoke-states", "qwen3_5_text", 4096, 128, 384, 4, 4, 2, 32, qwen3_5(2, 4, 32)},
+    {"qwen3-like-0.8b", "qwen3", 248320, 1024, 4032, 24, 16, 8, 128},
+    {"qwen3-like-4b", "qwen3", 248320, 2560, 9472, 32, 32, 8, 128},
 };
 
 ModelConfig config_of(const std::string& name) {
@@ -56,7 +75,8 @@ ModelConfig config_of(const std::string& name) {
             entry("num_key_value_heads", shape.kv_heads) + entry("head_dim", shape.head_dim) +
             entry("max_position_embeddings", 131072) +
             R"(, "rope_theta": 1000000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
-               "hidden_act": "silu", "torch_dtype": "bfloat16"})",
+               "hidden_act": "silu", "torch_dtype": "bfloat16")" +
+            shape.more + "}",
         "");
   }
   throw std::invalid_argument("no shape is called " + name);
@@ -107,6 +127,8 @@ struct Batch {
       num_blocks += static_cast<int32_t>(blocks.back().size());
       const int32_t start = plan.context;
       seqs.push_back({s * rows_each, rows_each, start, blocks.back()});
+      seqs.back().state_in = start == 0 ? kZeroState : s;
+      seqs.back().state_out = s;
       for (int32_t i = 0; i < rows_each; ++i) {
         ids.push_back(static_cast<int32_t>(ids.size() * 7919 + 17) % vocab_size);
         positions.push_back(start + i);
@@ -137,8 +159,12 @@ class Bench {
     options.max_logit_rows = static_cast<int32_t>(batch_.logit_rows.size());
     options.dummy_weights = true;
     decoder_ = make_decoder(timed_, config_, nullptr, options);
-    cache_ =
-        backend_->make_kv_cache(decoder_->cache_layout({.dtype = DType::kBF16}), batch_.num_blocks);
+    const CacheLayout layout = decoder_->cache_layout({.dtype = DType::kBF16});
+    const auto slots = static_cast<int32_t>(batch_.seqs.size());
+    cache_ = backend_->make_kv_cache(layout, batch_.num_blocks, layout.has_states() ? slots : 0);
+    if (!layout.has_states()) {
+      for (SeqSlice& seq : batch_.seqs) seq.state_in = seq.state_out = kZeroState;
+    }
     results_.resize(batch_.sample_rows.size());
     fill_cache();
   }
@@ -192,12 +218,14 @@ class Bench {
         const int32_t rows = std::min(kRows, seq.start_pos - start);
         std::vector<int32_t> positions(static_cast<size_t>(rows));
         std::iota(positions.begin(), positions.end(), start);
-        const SeqSlice part{0, rows, start, seq.blocks};
+        SeqSlice part{0, rows, start, seq.blocks};
+        part.state_out = seq.state_out;
         StepBatch batch{positions, positions, positions, {&part, 1}, {}};
         batch.cache = cache_.get();
         backend_->begin_step(batch);
         const TensorView input(qkv.data(), DType::kF32, {rows, width});
         for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+          if (cache_->layout().place(layer).group < 0) continue;
           backend_->rope_kv_write(input, heads, {.rotary_dim = 0}, {}, *cache_, layer);
         }
       }
@@ -221,7 +249,10 @@ class Bench {
     return sum + kv_floor(limit, peak);
   }
   double kv_floor(double limit, double peak) const {
-    const double width = config_.num_layers * config_.head_dim;
+    const auto& places = cache_->layout().layers;
+    const auto keeps_rows = [](const CachePlace& place) { return place.group >= 0; };
+    const double width =
+        static_cast<double>(std::ranges::count_if(places, keeps_rows) * config_.head_dim);
     if (!plan_.prefills()) {
       return plan_.rows * plan_.context * 4.0 * config_.num_kv_heads * width / limit;
     }

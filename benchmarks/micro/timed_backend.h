@@ -15,7 +15,7 @@ namespace headrace::bench {
 struct OpTotals {
   int calls = 0;
   double seconds = 0;
-  double bytes = 0;       ///< of weights read
+  double bytes = 0;       ///< of weights read, and of states read and written
   double operations = 0;  ///< of products with weights, a multiply and an add counted as two
 };
 
@@ -64,6 +64,9 @@ class TimedBackend final : public Backend {
   size_t kv_block_bytes(const CacheLayout& layout) const override {
     return inner_.kv_block_bytes(layout);
   }
+  size_t state_slot_bytes(const CacheLayout& layout) const override {
+    return inner_.state_slot_bytes(layout);
+  }
   std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t blocks,
                                          int32_t slots) override {
     return inner_.make_kv_cache(layout, blocks, slots);
@@ -71,12 +74,16 @@ class TimedBackend final : public Backend {
   void add_host_blocks(KvCache& cache, int32_t count) override {
     inner_.add_host_blocks(cache, count);
   }
+  void add_host_slots(KvCache& cache, int32_t count) override {
+    inner_.add_host_slots(cache, count);
+  }
   void reserve(const std::function<void()>& ops) override { inner_.reserve(ops); }
 
   void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override {
     timed("copy_blocks", [&] { inner_.copy_blocks(cache, copies); });
   }
   void begin_step(const StepBatch& batch) override {
+    num_slices_ = batch.seqs.size();
     timed("begin_step", [&] { inner_.begin_step(batch); });
   }
   void embed(const PackedWeight& table, TensorView out) override {
@@ -153,6 +160,29 @@ class TimedBackend final : public Backend {
                  TensorView out) override {
     timed("attention", [&] { inner_.attention(q, spec, cache, layer, out); });
   }
+  void causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,
+                   KvCache& cache, int32_t layer, TensorView out) override {
+    timed("causal_conv", [&] { inner_.causal_conv(x, weight, bias, spec, cache, layer, out); });
+  }
+  void delta_prepare(TensorView qkv, TensorView b, TensorView a, TensorView a_log,
+                     TensorView dt_bias, const DeltaSpec& spec, TensorView gates) override {
+    timed("delta_prepare", [&] { inner_.delta_prepare(qkv, b, a, a_log, dt_bias, spec, gates); });
+  }
+  void delta_rule(TensorView qkv, TensorView gates, const DeltaSpec& spec, KvCache& cache,
+                  int32_t layer, TensorView out) override {
+    timed_states("delta_rule", cache, layer,
+                 [&] { inner_.delta_rule(qkv, gates, spec, cache, layer, out); });
+  }
+  void ssm_scan(const ScanArgs& args, KvCache& cache, int32_t layer, TensorView out) override {
+    timed_states("ssm_scan", cache, layer, [&] { inner_.ssm_scan(args, cache, layer, out); });
+  }
+  void gated_norm(TensorView x, TensorView gate, TensorView weight, const GatedNormSpec& spec,
+                  TensorView out) override {
+    timed("gated_norm", [&] { inner_.gated_norm(x, gate, weight, spec, out); });
+  }
+  void multiply(TensorView a, TensorView b, TensorView out) override {
+    timed("multiply", [&] { inner_.multiply(a, b, out); });
+  }
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override {
     timed("gather_rows", [&] { inner_.gather_rows(x, rows, out); });
   }
@@ -199,7 +229,16 @@ class TimedBackend final : public Backend {
     totals.operations += 2.0 * static_cast<double>(x.rows() * weight.n() * weight.k());
   }
 
+  /// Each slice's matrices are read and written once.
+  template <class Op>
+  void timed_states(const std::string& name, const KvCache& cache, int32_t layer, const Op& op) {
+    OpTotals& totals = timed(name, op);
+    const size_t numbers = cache.layout().state(layer).matrix_numbers();
+    totals.bytes += 2.0 * sizeof(float) * static_cast<double>(num_slices_ * numbers);
+  }
+
   Backend& inner_;
+  size_t num_slices_ = 0;  ///< of the step
   std::map<std::string, OpTotals> totals_;
 };
 

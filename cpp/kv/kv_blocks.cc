@@ -250,9 +250,9 @@ StateSlots::Start KvBlocks::start_state(const KvTables& tables) {
   return states_.start(columns == 0 ? kNone : node_in(tables.groups.front()[columns - 1]));
 }
 
-bool KvBlocks::publish_state(const KvTables& tables, size_t index, int32_t slot) {
+bool KvBlocks::publish_state(const KvTables& tables, size_t index, int32_t slot, bool is_shared) {
   const int32_t node = node_in(tables.groups.front()[index]);
-  if (node != kNone) return states_.publish(node, slot);
+  if (node != kNone) return states_.publish(node, slot, is_shared);
   states_.release(slot);
   return false;
 }

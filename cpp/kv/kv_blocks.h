@@ -79,8 +79,9 @@ class KvBlocks {
   /// or with nothing. REQUIRES: there are states.
   StateSlots::Start start_state(const KvTables& tables);
   /// Makes a slot that is held the snapshot behind column `index`, unless that is not in the index
-  /// or has one; releases it. True: it has become the snapshot. REQUIRES: column `index` is held.
-  bool publish_state(const KvTables& tables, size_t index, int32_t slot);
+  /// or has one; releases it. `is_shared` as for StateSlots::publish(). True: it has become the
+  /// snapshot. REQUIRES: column `index` is held.
+  bool publish_state(const KvTables& tables, size_t index, int32_t slot, bool is_shared);
   /// Forgets the snapshot `columns` before column `index` of the chain, if there is one that nobody
   /// holds. REQUIRES: as for publish_state(), which gave true; columns <= index.
   void drop_state(const KvTables& tables, size_t index, int32_t columns);

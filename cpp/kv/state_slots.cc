@@ -24,6 +24,7 @@ StateSlots::Start StateSlots::start(int32_t node) {
   if (available() == 0) return {};
   if (node == kNone) return {.live = take()};
   HEADRACE_CHECK(has_snapshot(node), "node ", node);
+  at(node).is_shared = true;
   if (const int32_t host_slot = at(node).host_slot; host_slot != kNone) {
     copies_.reserve(copies_.size() + 2);
     host_pool_.retain(host_slot);  // it makes no room for another
@@ -49,7 +50,8 @@ StateSlots::Start StateSlots::start(int32_t node) {
   }
 }
 
-bool StateSlots::publish(int32_t node, int32_t slot) {
+bool StateSlots::publish(int32_t node, int32_t slot, bool is_shared) {
+  at(node).is_shared = at(node).is_shared || is_shared;
   if (at(node).slot != kNone) {
     pool_.release(slot);
     return false;
@@ -80,6 +82,7 @@ void StateSlots::forget(int32_t node) {
   } else {
     leave_host_slot(node);
   }
+  at(node).is_shared = false;
   count(node, -1);
 }
 
@@ -95,7 +98,10 @@ void StateSlots::clear() {
 /// REQUIRES: one is cached.
 int32_t StateSlots::least_useful(const BlockPool& pool, const std::vector<int32_t>& node_in) const {
   int32_t slot = pool.oldest_cached();
-  while (slot != kNone && at(node_in[static_cast<size_t>(slot)]).behind == 0) {
+  const auto was_passed_by = [&](int32_t node) {
+    return at(node).behind > 0 && !at(node).is_shared;
+  };
+  while (slot != kNone && !was_passed_by(node_in[static_cast<size_t>(slot)])) {
     slot = pool.next_cached(slot);
   }
   return slot != kNone ? slot : pool.oldest_cached();
@@ -108,7 +114,10 @@ void StateSlots::evict(int32_t slot) {
   const bool moves = make_room_in_host();
   ++evicted_;
   leave_slot(node);
-  if (!moves) return count(node, -1);
+  if (!moves) {
+    at(node).is_shared = false;
+    return count(node, -1);
+  }
   const int32_t host_slot = host_pool_.take();
   host_pool_.keep(host_slot);
   host_pool_.release(host_slot);

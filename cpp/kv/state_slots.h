@@ -8,8 +8,10 @@
 // and goes with it; it may go before the node does. It stays a snapshot while it is held.
 //
 // Who needs a slot, and finds none free, gets that of a snapshot: of the one used longest ago among
-// those with a snapshot further down the same chain, or of all if there is none such. Where there
-// are host slots, its contents move there. A snapshot is in a slot or in a host slot.
+// those that were only passed by, or of all if there is none such. One was passed by if there is
+// another further down the same chain, and it isn't known that two sequences share the chain up to
+// it. Where there are host slots, its contents move there. A snapshot is in a slot or in a host
+// slot.
 //
 // Not thread safe. Only construction, take() and start() allocate; where that fails, nothing has
 // changed. A broken REQUIRES throws InternalError.
@@ -50,9 +52,9 @@ class StateSlots {
   /// any more. From a host slot, a copy fills `live`. REQUIRES: the node has a snapshot.
   Start start(int32_t node);
 
-  /// Makes a held slot the snapshot of `node`, and releases it. False: the node has one in a slot
-  /// already, and that stays.
-  bool publish(int32_t node, int32_t slot);
+  /// Makes a held slot the snapshot of `node`, and releases it. `is_shared`: two sequences share
+  /// the chain up to there. False: the node has one in a slot already, and that stays.
+  bool publish(int32_t node, int32_t slot, bool is_shared);
   bool has_snapshot(int32_t node) const noexcept { return at(node).exists(); }
   /// Forgets the node's snapshot, unless it has none, or one that is held.
   void drop(int32_t node);
@@ -84,6 +86,7 @@ class StateSlots {
     int32_t slot = kNone;       ///< its snapshot's
     int32_t host_slot = kNone;  ///< likewise; one of the two is kNone
     int32_t behind = 0;         ///< snapshots further down its chains
+    bool is_shared = false;     ///< a sequence has begun with it, or another has come past it
     bool exists() const noexcept { return slot != kNone || host_slot != kNone; }
   };
 

@@ -278,7 +278,7 @@ void Scheduler::Impl::choose_live(Sequence& seq, PlannedRows& planned, int32_t s
 /// Releases the slot. Of its snapshots behind its prompt a sequence keeps the last alone.
 void Scheduler::Impl::publish_state(Sequence& seq, int32_t position, int32_t slot) {
   const auto index = static_cast<size_t>(position / seq.block_size - 1);
-  const bool is_new = blocks.publish_state(seq.blocks, index, slot);
+  const bool is_new = blocks.publish_state(seq.blocks, index, slot, position == seq.branch);
   if (is_new && position % seq.snapshot_interval == 0 &&
       position - seq.snapshot_interval > seq.num_prompt) {
     blocks.drop_state(seq.blocks, index, seq.snapshot_interval / seq.block_size);

@@ -66,10 +66,9 @@ struct SeqSpec {
   /// computes its prompt rows again after a preemption.
   bool wants_all_prompt_logits = false;
   /// The ops of a row at this position, or behind it, need no more of the token before than its id,
-  /// so plan_ahead() may plan them while that token is being drawn.
+  /// so plan_ahead() may plan them while that token is being drawn. kNeverAhead, too, where
+  /// Scheduler::postpone() may be wanted for a sequence with a state.
   int32_t ahead_from = kNeverAhead;
-  /// Scheduler::postpone() may come for it. With a state it is never planned ahead then.
-  bool may_be_postponed = false;
   /// All rows of its prompt come in one step, and it waits for a step with room for them. Attention
   /// to later tokens needs that. REQUIRES: max_tokens == 0, read_prefix_cache false,
   /// Scheduler::fits_step().

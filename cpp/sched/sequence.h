@@ -66,8 +66,7 @@ struct Sequence {
   bool decodes() const noexcept { return remaining() == 1; }
   /// Whether a step with its next rows needs nothing that depends on its last token.
   bool plans_ahead() const noexcept {
-    return next_position() >= spec.ahead_from && !is_held_up() && wished_drafts == 0 &&
-           !(has_state && spec.may_be_postponed);
+    return next_position() >= spec.ahead_from && !is_held_up() && wished_drafts == 0;
   }
   /// Guesses that it may compute after its known tokens.
   int32_t max_drafts() const noexcept {

@@ -10,6 +10,9 @@ namespace headrace::cuda {
 /// x * sigmoid(y).
 __device__ inline float sigmoid_times(float x, float y) { return x / (1.0f + expf(-y)); }
 
+/// log(1 + e^x), also where e^x is too large or too small.
+__device__ inline float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
+
 __device__ inline float gelu_erf(float x) { return 0.5f * x * erfcf(-x * 0.70710678118654752f); }
 
 /// (1 + tanh(y)) / 2 is the sigmoid of 2 y.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/checks/op_checks_attention.h"
+#include "backend/checks/op_checks_state.h"
 #include "backend/host/cpu_info.h"
 #include "base/check.h"
 #include "base/checked_math.h"
@@ -219,20 +220,37 @@ size_t CudaBackend::kv_block_bytes(const CacheLayout& layout) const {
   return DeviceKvCache::block_bytes(layout);
 }
 
+size_t CudaBackend::state_slot_bytes(const CacheLayout& layout) const {
+  check_cache_layout(layout, 0);
+  return DeviceStates::slot_bytes(layout);
+}
+
 std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
                                                     int32_t num_slots) {
-  HEADRACE_CHECK(num_slots == 0, num_slots);
   check_cache_layout(layout, num_blocks);
+  check_num_slots(layout, num_slots);
   if (kv_has_scales(layout.groups.front().rows.dtype)) refuse(refused_.code_writes);
   const auto bytes =
       checked_mul(static_cast<uint64_t>(num_blocks) + 1, DeviceKvCache::block_bytes(layout));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
-  return std::make_unique<DeviceKvCache>(layout, num_blocks, memory_.allocate(*bytes));
+  const auto state_bytes =
+      checked_mul(static_cast<uint64_t>(num_slots), DeviceStates::slot_bytes(layout));
+  HEADRACE_CHECK(state_bytes.has_value(), num_slots, " slots");
+  Buffer blocks = memory_.allocate(*bytes), states;
+  if (num_slots > 0) states = memory_.allocate(*state_bytes);
+  return std::make_unique<DeviceKvCache>(layout, num_blocks, std::move(blocks), num_slots,
+                                         std::move(states));
 }
 
 void CudaBackend::add_host_blocks(KvCache& cache, int32_t count) {
   context_.enter();
   dynamic_cast<DeviceKvCache&>(cache).add_host_blocks(context_, count);
+  if (swaps_ == nullptr) swaps_ = std::make_unique<SwapStream>(context_);
+}
+
+void CudaBackend::add_host_slots(KvCache& cache, int32_t count) {
+  context_.enter();
+  dynamic_cast<DeviceKvCache&>(cache).add_host_slots(context_, count);
   if (swaps_ == nullptr) swaps_ = std::make_unique<SwapStream>(context_);
 }
 

@@ -9,6 +9,7 @@
 //   backend_experts.cc  route, experts, add_gated
 //   backend_quant.cc  embed and linear of quantized weights, rows that norms round for them
 //   backend_ranks.cc  join, and what ranks do together
+//   backend_states.cc  the ops of layers with a state
 //   backend_sample.cc  sample, begin_sample, end_sample
 //   backend_draw.cc  draws that are a part of a recorded step
 //   backend_trials.cc  trials of kernels: what is replaced, what is refused
@@ -47,6 +48,7 @@
 #include "cuda/kernels/rows/embed.h"
 #include "cuda/kernels/rows/rms_norm.h"
 #include "cuda/kernels/sample/sample.h"
+#include "cuda/kernels/states/state_lists.h"
 #include "cuda/kernels/vision/segment_attention.h"
 
 namespace headrace::cuda {
@@ -80,9 +82,11 @@ class CudaBackend : public Backend {
   TensorView pack_float_vector(const WeightPart& part, Buffer* owner) override;
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const CacheLayout& layout) const override;
+  size_t state_slot_bytes(const CacheLayout& layout) const override;
   std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
                                          int32_t num_slots) override;
   void add_host_blocks(KvCache& cache, int32_t count) override;
+  void add_host_slots(KvCache& cache, int32_t count) override;
   void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override;
   void reserve(const std::function<void()>& ops) override;
 
@@ -117,6 +121,16 @@ class CudaBackend : public Backend {
                      TensorView rope_table, KvCache& cache, int32_t layer) override;
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
+  void causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,
+                   KvCache& cache, int32_t layer, TensorView out) override;
+  void delta_prepare(TensorView qkv, TensorView b, TensorView a, TensorView a_log,
+                     TensorView dt_bias, const DeltaSpec& spec, TensorView gates) override;
+  void delta_rule(TensorView qkv, TensorView gates, const DeltaSpec& spec, KvCache& cache,
+                  int32_t layer, TensorView out) override;
+  void ssm_scan(const ScanArgs& args, KvCache& cache, int32_t layer, TensorView out) override;
+  void gated_norm(TensorView x, TensorView gate, TensorView weight, const GatedNormSpec& spec,
+                  TensorView out) override;
+  void multiply(TensorView a, TensorView b, TensorView out) override;
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
   void activate(Activation kind, TensorView x) override;
   void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override;
@@ -152,6 +166,7 @@ class CudaBackend : public Backend {
     const int32_t* axis_positions = nullptr;  ///< StepBatch::rope_positions, null: there are none
     const int32_t* used_rows = nullptr;       ///< one number: those of the batch
     int64_t table_stride = 0;                 ///< 0: there are no tables
+    StateStep states;                         ///< of a cache with states
     bool ends_with_draws = false;             ///< on the first rank
     bool spreads = false;                     ///< SampleArgs::spreads of these
     const SampleRowArgs* draws = nullptr;     ///< [rows], null: it ends with the logits here
@@ -230,6 +245,7 @@ class CudaBackend : public Backend {
   void queue_axis_positions();
   void queue_draws();
   void queue_tables(int32_t group);
+  void queue_states();
   void queue_plan(PlannedAttention& planned);
   PlannedAttention& planned_attention(const AttentionShape& shape);
   const RopeFrequencies& frequencies(const RopeSpec& spec);
@@ -332,6 +348,7 @@ class CudaBackend : public Backend {
   int step_generation_ = 0;          // of arena_, where the step began
   std::vector<int32_t> host_i32_;    // reused from step to step
   std::vector<int64_t> host_i64_;
+  StateLists state_lists_;
 };
 
 }  // namespace headrace::cuda

@@ -156,7 +156,8 @@ def test_code_stands_in_fences() -> None:
         assert not re.search(r"^    (from|import|llm|with|engine)\b", text, re.MULTILINE), path.name
 
 
-def test_the_example_of_a_family_is_the_one_that_is_compiled() -> None:
-    source = (ROOT / "tests/cpp/model/example_family/brook.cc").read_text()
+@pytest.mark.parametrize("name", ["brook", "tarn"])
+def test_the_example_of_a_family_is_the_one_that_is_compiled(name: str) -> None:
+    source = (ROOT / f"tests/cpp/model/example_family/{name}.cc").read_text()
     assert f"```cpp\n{source}```" in (ROOT / "docs/developing.md").read_text()
     assert len(source.splitlines()) < 60

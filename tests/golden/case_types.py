@@ -26,7 +26,7 @@ class Twin:
     """A second folder with the same weights and answers in another layout."""
 
     name: str
-    layout: Literal["paddle", "fused_experts"]
+    layout: Literal["paddle", "fused_experts", "wrapped"]
     config: dict[str, Any]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from case_types import Case, Twin, base, v5_style
 from cases_layers import LAYER_CASES
 from cases_moe import MOE_CASES
+from cases_states import STATE_CASES
 
 
 def llama(storage: str, **changes: Any) -> dict[str, Any]:
@@ -395,4 +396,5 @@ CASES: tuple[Case, ...] = (
     ),
     *MOE_CASES,
     *LAYER_CASES,
+    *STATE_CASES,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import torch
 
@@ -44,6 +45,24 @@ def to_ernie_vl(tensors: Tensors, paddle: bool) -> Tensors:
         else:
             decoder[name] = tensor
     return {**out, **(to_paddle(decoder) if paddle else decoder)}
+
+
+def to_wrapped(tensors: Tensors, config: dict[str, Any]) -> Tensors:
+    """A text model's in the file of a model that sees pictures and guesses tokens: experts fused,
+    and some of the tensors that a text model has no place for."""
+    out = {
+        name.replace("model.", "model.language_model.", 1): tensor
+        for name, tensor in to_fused_experts(tensors).items()
+    }
+    hidden = config["text_config"]["hidden_size"]
+    more = {
+        "model.visual.blocks.0.norm1.weight": (config["vision_config"]["hidden_size"],),
+        "model.visual.merger.linear_fc2.bias": (hidden,),
+        "mtp.fc.weight": (hidden, 2 * hidden),
+        "mtp.layers.0.input_layernorm.weight": (hidden,),
+        "mtp.norm.weight": (hidden,),
+    }
+    return out | {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in more.items()}
 
 
 def to_fused_experts(tensors: Tensors) -> Tensors:

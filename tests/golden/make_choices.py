@@ -26,7 +26,8 @@ def run_rows(
     """Logits of all rows, and the scores [rows, experts] of each layer with experts."""
     with oracle.watched_routers() as calls:
         run = oracle.cached_run(model, prompt, tokens)
-    layers = len(calls) // len(tokens)
+    rows = len(prompt) + len(tokens) - 1
+    layers = sum(len(call) for call in calls) // rows
     scores = [np.concatenate(calls[layer::layers]) for layer in range(layers)]
     return np.concatenate([run.prompt, run.steps[1:]]), scores
 

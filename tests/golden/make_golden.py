@@ -37,7 +37,7 @@ from case_types import (
     Twin,
 )
 from cases import CASES
-from layouts import to_fused_experts, to_paddle
+from layouts import to_fused_experts, to_paddle, to_wrapped
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -176,7 +176,8 @@ def answer(model: torch.nn.Module, prompts: list[list[int]]) -> list[Answer]:
         tokens, logits = oracle.greedy(model, prompt, NEW_TOKENS)
         with oracle.watched_routers() as scores:
             run = oracle.cached_run(model, prompt, tokens)
-        if not np.allclose(run.steps, logits, rtol=0, atol=1e-5 * logits.std()):
+        relative = 3e-4 if oracle.keeps_states(model) else 1e-5
+        if not np.allclose(run.steps, logits, rtol=0, atol=relative * logits.std()):
             raise SystemExit(f"generate and the run by steps differ: {run.steps - logits}")
         answers.append(Answer(prompt, tokens, run, scores))
     return answers
@@ -214,7 +215,9 @@ def describe(
 def describe_ropes(model: torch.nn.Module) -> dict[str, Any]:
     """The table of the model; of models with two, the one of full layers and that of windows."""
     oracle.reset_rope(model)
-    rope = model.model.rotary_emb
+    rope = oracle.rope_of(model)
+    if rope is None:
+        return {"rope": {"type": "none", "attention_factor": 1.0, "inv_freq": []}}
     if hasattr(rope, "original_inv_freq"):
         return {"rope": describe_rope(rope, "", rope.rope_type)}
     kinds = {"rope": "full_attention", "rope_sliding": "sliding_attention"}
@@ -323,6 +326,9 @@ def make_twin(
     tensors = load_file(folder / "model.safetensors")
     if twin.layout == "paddle":
         save_file(to_paddle(tensors), to / "model.safetensors", metadata={"format": "pd"})
+    elif twin.layout == "wrapped":
+        wrapped = to_wrapped(tensors, twin.config)
+        save_file(wrapped, to / "model.safetensors", metadata={"format": "pt"})
     else:
         save_file(to_fused_experts(tensors), to / "model.safetensors", metadata={"format": "pt"})
     about = f"the weights and answers of {case.name} in the layout {twin.layout}"
@@ -334,7 +340,11 @@ def stored_tensors(
 ) -> dict[str, torch.Tensor]:
     """What belongs into the file: a tied head is left out, as published."""
     if case.experts is None:
-        state = {name: tensor.to(storage) for name, tensor in model.state_dict().items()}
+        kind = case.config["model_type"]
+        state = {
+            name: tensor.to(weights.stored_dtype(kind, name, storage))
+            for name, tensor in model.state_dict().items()
+        }
         if model.config.tie_word_embeddings:
             del state["lm_head.weight"]
         return state

@@ -28,7 +28,7 @@ def _lowest_ids_first(
     return order.values.narrow(dim, 0, k), order.indices.narrow(dim, 0, k)
 
 
-torch.topk = _lowest_ids_first
+torch.topk = torch.Tensor.topk = _lowest_ids_first
 
 
 @contextlib.contextmanager
@@ -75,8 +75,8 @@ def in_float64(model: torch.nn.Module) -> torch.nn.Module:
     """A copy that, inside `float64_everywhere`, has no float32 operation left, rope included."""
     wide = copy.deepcopy(model).double()
     with float64_everywhere():
-        rope = type(wide.model.rotary_emb)
-        wide.model.rotary_emb = rope(wide.config)
+        if (rope := rope_of(wide)) is not None:
+            setattr(wide.model, rope_name(wide), type(rope)(wide.config))
         embedding = wide.model.embed_tokens
         if hasattr(embedding, "scalar_embed_scale"):
             embedding.embed_scale = torch.tensor(embedding.scalar_embed_scale)
@@ -108,9 +108,17 @@ def float64_everywhere() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
+def rope_name(model: torch.nn.Module) -> str:
+    return "rotary_emb" if hasattr(model.model, "rotary_emb") else "pos_emb"
+
+
+def rope_of(model: torch.nn.Module) -> torch.nn.Module | None:
+    return getattr(model.model, rope_name(model))
+
+
 def reset_rope(model: torch.nn.Module) -> None:
     """Undoes what a longer sequence left behind in a dynamic rope module."""
-    rope = model.model.rotary_emb
+    rope = rope_of(model)
     if not hasattr(rope, "original_inv_freq"):
         return  # several tables, of which none changes
     rope.inv_freq = rope.original_inv_freq.clone()
@@ -141,14 +149,19 @@ def greedy(model: torch.nn.Module, prompt: list[int], count: int) -> tuple[list[
 
 @torch.no_grad()
 def cached_run(model: torch.nn.Module, prompt: list[int], tokens: list[int]) -> Run:
-    """The prompt in one call, then the given tokens one by one through the cache."""
+    """The prompt in one call, then the given tokens one by one through the cache; where layers keep
+    states, the prompt one by one, too: what transformers does with many at once is less exact."""
     reset_rope(model)
-    result = model(torch.tensor([prompt]), use_cache=True)
-    prompt_logits = result.logits[0].double()
-    steps = [prompt_logits[-1]]
-    for token in tokens[:-1]:
-        result = model(
-            torch.tensor([[token]]), past_key_values=result.past_key_values, use_cache=True
-        )
-        steps.append(result.logits[0, -1].double())
-    return Run(prompt_logits.numpy(), torch.stack(steps).numpy())
+    past, rows = None, []
+    calls = [[token] for token in prompt] if keeps_states(model) else [prompt]
+    for call in [*calls, *([token] for token in tokens[:-1])]:
+        result = model(torch.tensor([call]), past_key_values=past, use_cache=True)
+        past = result.past_key_values
+        rows.append(result.logits[0].double())
+    logits = torch.cat(rows).numpy()
+    return Run(logits[: len(prompt)], logits[len(prompt) - 1 :])
+
+
+def keeps_states(model: torch.nn.Module) -> bool:
+    kinds = getattr(model.config, "layer_types", None) or []
+    return bool({"linear_attention", "mamba"} & set(kinds))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import reference_moe
+import reference_states
 from reference_rope import RopeRules, inverse_frequencies, rope_tables, rotate
 from reference_rules import Rules, rules_of
 
@@ -57,7 +58,8 @@ def hidden_rows(rules: Rules, weights: Arrays, ids: list[int], prompt_length: in
     for layer, (table, window) in enumerate(zip(tables, rules.windows, strict=True)):
         parts = _parts(weights, f"model.layers.{layer}.")
         sparse = bool(rules.experts and rules.experts.sparse[layer])
-        x = _layer(rules, parts, x, table, window, sparse)
+        stateful = bool(rules.states and rules.states.layers[layer])
+        x = _layer(rules, parts, x, table, window, sparse, stateful)
     return norm(rules, x, weights["model.norm.weight"])
 
 
@@ -76,13 +78,17 @@ def _layer(
     table: Table | None,
     window: int | None,
     sparse: bool,
+    stateful: bool = False,
 ) -> np.ndarray:
     def normed(name: str | None, rows: np.ndarray) -> np.ndarray:
         return rows if name is None else norm(rules, rows, parts[f"{name}.weight"])
 
     y = normed(rules.norms.before_attention, x)
-    attended = normed(rules.norms.behind_attention, _attention(rules, parts, y, table, window))
-    x = x + attended * rules.residual_scale
+    if stateful:
+        mixed = reference_states.mix(rules.states, parts, y)
+    else:
+        mixed = _attention(rules, parts, y, table, window)
+    x = x + normed(rules.norms.behind_attention, mixed) * rules.residual_scale
     if not rules.parallel:
         y = normed(rules.norms.before_mlp, x)
     if sparse:
@@ -115,6 +121,8 @@ def _attention(
     chances /= chances.sum(axis=-1, keepdims=True)
     chances = chances[..., :tokens]
     out = np.einsum("hqk,khd->qhd", chances, v).reshape(tokens, rules.heads * d)
+    if rules.attention_gate:
+        out = out / (1 + np.exp(-_linear(parts, "self_attn.gate_proj", y)))
     return _linear(parts, "self_attn.o_proj", out)
 
 
@@ -162,16 +170,27 @@ def pytorch_layout(rules: Rules, weights: Arrays) -> Arrays:
     for name, array in weights.items():
         if paddle and name.endswith(IN_OUT):
             array = array.T
+        if name.startswith(("mtp.", "model.visual.")):
+            continue
         name = name.replace("ernie.", "model.", 1) if paddle else name
+        name = name.replace("model.language_model.", "model.", 1)
         name = name.replace("query_layernorm", "q_norm").replace("key_layernorm", "k_norm")
         plain |= _split(rules, name, array.astype(np.float64))
-    return plain if paddle else reference_moe.plain_names(plain)
+    if paddle:
+        return plain
+    return reference_moe.plain_names(reference_states.plain_names(plain))
 
 
 def _split(rules: Rules, name: str, array: np.ndarray) -> Arrays:
     """A fused tensor's rows; any other as it is. The experts' are reference_moe's."""
     q_end = rules.heads * rules.head_dim
     k_end = q_end + rules.kv_heads * rules.head_dim
+    if rules.states and name.endswith(("in_proj_qkvz.weight", "in_proj_ba.weight")):
+        return reference_states.ungroup(rules.states, name, array)
+    if "q_proj" in name and len(array) == 2 * q_end:
+        halves = array.reshape(rules.heads, 2, rules.head_dim, -1)
+        q, gate = (halves[:, i].reshape(-1, array.shape[-1]) for i in (0, 1))
+        return {name: q, name.replace("q_proj", "gate_proj"): gate}
     if "qkv_proj" in name:
         fused, parts, pieces = "qkv_proj", QKV, np.split(array, [q_end, k_end])
     elif "up_gate_proj" in name:

@@ -12,6 +12,11 @@ from routing import experts_per_token
 Arrays = dict[str, np.ndarray]
 
 MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+GRANITE_EXPERTS = {
+    "input_linear": "mlp.experts.gate_up_proj",
+    "output_linear": "mlp.experts.down_proj",
+    "router.layer": "mlp.gate.weight",
+}
 MIXTRAL_EXPERT = re.compile(r"(.*)\.block_sparse_moe\.experts\.(\d+)\.(w[123])\.weight")
 
 
@@ -50,6 +55,8 @@ class ExpertRules:
     k: int  # experts per token
     normalize: bool  # weights are divided by their sum
     norm_min: float = 0.0  # which counts as at least this
+    norm_eps: float = 0.0  # which is added to it
+    sigmoid: bool = False  # scores are each expert's own, not a softmax
     lowest_id: bool = True  # wins a tie
     correction: float = 1.0  # times the correction bias, which steers the selection
     weigh_corrected: bool = False  # weights from corrected scores (wrong)
@@ -67,7 +74,14 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
         return ExpertRules(
             sparse, experts_per_token(config), True, config.get("moe_norm_min", 1e-12)
         )
-    if family in ("qwen2_moe", "qwen3_moe"):
+    if family == "lfm2_moe":
+        sparse = [i >= config["num_dense_layers"] for i in layers]
+        return ExpertRules(sparse, experts_per_token(config), True, sigmoid=True, norm_eps=1e-6)
+    if family == "granitemoehybrid" and not config["num_local_experts"]:
+        return None
+    if family in ("qwen3_5_moe_text", "granitemoehybrid"):
+        return ExpertRules([True for _ in layers], experts_per_token(config), True)
+    if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):
         step, dense = config["decoder_sparse_step"], config.get("mlp_only_layers", [])
         sparse = [i not in dense and (i + 1) % step == 0 for i in layers]
         return ExpertRules(sparse, experts_per_token(config), config["norm_topk_prob"])
@@ -82,8 +96,11 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
 def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     """[tokens, experts] weights, 0 for experts that are not taken."""
     scores = y @ parts["mlp.gate.weight"].T + parts.get("mlp.gate.bias", 0.0)
-    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    scores /= scores.sum(axis=-1, keepdims=True)
+    if rules.sigmoid:
+        scores = 1 / (1 + np.exp(-scores))
+    else:
+        scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        scores /= scores.sum(axis=-1, keepdims=True)
     bias = parts.get("mlp.moe_statics.e_score_correction_bias", np.zeros(1))
     corrected = scores + rules.correction * bias.reshape(-1)
     if rules.lowest_id:
@@ -94,7 +111,7 @@ def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     np.put_along_axis(taken, order[:, : rules.k], True, axis=-1)
     weights = np.where(taken, corrected if rules.weigh_corrected else scores, 0.0)
     if rules.normalize:
-        weights /= np.maximum(weights.sum(axis=-1, keepdims=True), rules.norm_min)
+        weights /= np.maximum(weights.sum(axis=-1, keepdims=True), rules.norm_min) + rules.norm_eps
     return weights
 
 
@@ -127,12 +144,31 @@ def mlp(
     return linear("down_proj", clamp(gate, up) if clamp else ACTIVATIONS[activation](gate) * up)
 
 
+def _granite_names(weights: Arrays) -> Arrays:
+    """An MLP beside experts is a shared one; without experts it is the MLP."""
+    has_experts = any(".block_sparse_moe.router." in name for name in weights)
+    mlp = "mlp.shared_experts." if has_experts else "mlp."
+    plain: Arrays = {}
+    for name, array in weights.items():
+        stem, shared, module = name.partition("shared_mlp.")
+        if module == "input_linear.weight":
+            gate, up = np.split(array, 2)
+            plain |= {f"{stem}{mlp}gate_proj.weight": gate, f"{stem}{mlp}up_proj.weight": up}
+        elif shared:
+            plain[f"{stem}{mlp}down_proj.weight"] = array
+        else:
+            for stored, usual in GRANITE_EXPERTS.items():
+                name = name.replace(f"block_sparse_moe.{stored}.weight", usual)
+            plain[name] = array
+    return plain
+
+
 def plain_names(weights: Arrays) -> Arrays:
     """Experts under the names of Qwen's files, whether Mixtral's or fused ones are given."""
     if any(name.endswith("experts.gate_up_proj_bias") for name in weights):
         return _gpt_oss_names(weights)
     plain: Arrays = {}
-    for name, array in weights.items():
+    for name, array in _granite_names(weights).items():
         if match := MIXTRAL_EXPERT.fullmatch(name):
             layer, expert, kind = match.groups()
             plain[f"{layer}.mlp.experts.{expert}.{MIXTRAL[kind]}.weight"] = array

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import reference_moe
+import reference_states
 from reference_rope import RopeRules
 
 Config = dict[str, Any]
@@ -35,6 +36,7 @@ class Family:
     interleaved: bool = False  # rope turns neighbours, not halves
     theta: float = 10000.0
     partial: float = 1.0  # the part of a head that is rotated
+    gate: bool = False  # attention's result is multiplied by gates
     pattern: int | None = None  # every such layer is full, the others have the window
 
 
@@ -47,6 +49,7 @@ GEMMA_NORMS = Norms(
 GLM4_NORMS = Norms(
     "input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"
 )
+QWEN3_5 = Family(norm_kind="rms_plus_one", qk_norm="head", partial=0.25, gate=True)
 FAMILIES = {
     "ernie4_5": Family(interleaved=True, theta=500000.0),
     "ernie4_5_moe": Family(interleaved=True, theta=500000.0),
@@ -61,6 +64,12 @@ FAMILIES = {
     "glm4": Family(GLM4_NORMS, interleaved=True, partial=0.5),
     "cohere2": Family(Norms(before_mlp=None), "layer", parallel=True, interleaved=True, pattern=4),
     "hunyuan_v1_dense": Family(qk_norm="rotated"),
+    "lfm2": Family(qk_norm="head", theta=1e6),
+    "lfm2_moe": Family(qk_norm="head", theta=1e6),
+    "qwen3_5_text": QWEN3_5,
+    "qwen3_5_moe_text": QWEN3_5,
+    "qwen3_next": QWEN3_5,
+    "granitemoehybrid": Family(),
     "gpt_oss": Family(theta=150000.0, pattern=2),
 }
 WITH_ONE_WINDOW = ("mistral", "mixtral", "phi3", "ministral3")
@@ -91,17 +100,21 @@ class Rules:
     residual_scale: float  # of what a block adds
     logit_scale: float
     logit_cap: float | None
+    attention_gate: bool
     experts: reference_moe.ExpertRules | None
+    states: reference_states.StateRules | None
 
 
 def rules_of(config: Config) -> Rules:
+    config = config.get("text_config", config)
     family = FAMILIES.get(config["model_type"], Family())
     head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     sliding = _sliding(config, family)
     window = config.get("sliding_window")
     ropes = _ropes(config, family, head_dim, sliding)
     gemma = config["model_type"].startswith("gemma")
-    eps = config["layer_norm_eps" if family.norm_kind == "layer" else "rms_norm_eps"]
+    eps_key = "layer_norm_eps" if family.norm_kind == "layer" else "rms_norm_eps"
+    eps = config.get("norm_eps", config.get(eps_key))
     return Rules(
         heads=config["num_attention_heads"],
         kv_heads=config["num_key_value_heads"],
@@ -122,7 +135,9 @@ def rules_of(config: Config) -> Rules:
         residual_scale=config.get("residual_multiplier", 1.0),
         logit_scale=config.get("logit_scale", 1.0) / config.get("logits_scaling", 1.0),
         logit_cap=config.get("final_logit_softcapping"),
+        attention_gate=family.gate,
         experts=reference_moe.rules_of(config),
+        states=reference_states.rules_of(config),
     )
 
 
@@ -161,6 +176,8 @@ def _ropes(
     params = config.get("rope_scaling") or config.get("rope_parameters") or {}
     theta = params.get("rope_theta", config.get("rope_theta", family.theta))
     rope = _rope(config, _known(config, params), theta, family, head_dim)
+    if config.get("position_embedding_type") == "nope":
+        return [None for _ in sliding]
     if kind == "smollm3":
         return [rope if has_rope else None for has_rope in _have_rope(config)]
     if kind in WITHOUT_ROPE_ON_FULL_LAYERS and config["sliding_window"] is not None:

@@ -27,6 +27,7 @@ from case_types import (
 from cases import CASES
 from cases_layers import LAYER_CASES
 from cases_moe import MOE_CASES
+from cases_states import STATE_CASES
 from wrong_rules import (
     WINDOW_MISTAKES,
     Change,
@@ -42,7 +43,7 @@ from wrong_rules import (
 
 TWINS = [(case, twin) for case in CASES for twin in case.twins]
 EXPECTED = [case.name for case in CASES] + [twin.name for _, twin in TWINS]
-MAX_TOTAL_BYTES = 24_000_000
+MAX_TOTAL_BYTES = 28_000_000
 
 
 @pytest.fixture(params=EXPECTED)
@@ -65,9 +66,8 @@ def test_cases_cover_head_sizes_families_and_storage() -> None:
     assert {rule.head_dim for rule in rules.values()} >= {16, 48, 64, 80, 96, 128, 256}
     in_bf16 = {case.config["model_type"] for case in CASES if case.storage == "bfloat16"}
     dense = {"llama", "mistral", "qwen2", "qwen3", "ernie4_5"}
-    layers = {case.config["model_type"] for case in LAYER_CASES}
-    experts = {case.config["model_type"] for case in MOE_CASES}
-    assert in_bf16 == dense | layers | experts
+    layers = {case.config["model_type"] for case in (*MOE_CASES, *LAYER_CASES, *STATE_CASES)}
+    assert in_bf16 == dense | layers
     assert {case.storage for case in CASES} == {"float32", "bfloat16", "float16"}
 
 
@@ -79,7 +79,8 @@ def test_configs_are_the_declared_ones() -> None:
 
 
 def test_shapes_and_ranges(golden: load.Golden) -> None:
-    vocabulary = config_of(golden)["vocab_size"]
+    config = config_of(golden)
+    vocabulary = config.get("text_config", config)["vocab_size"]
     assert tuple(golden.steps) == LOGIT_STEPS
     assert tuple(len(p.prompt) for p in golden.prompts) == PROMPT_LENGTHS
     for p in golden.prompts:
@@ -148,6 +149,7 @@ def test_weights_are_of_the_stated_dtype(golden: load.Golden) -> None:
         for name, entry in header.items():
             router = "moe_statics" in name or name.endswith(".mlp.gate.weight")
             float32 = router and config["model_type"] == "ernie4_5_moe"
+            float32 = float32 or name.endswith(("A_log", "expert_bias"))
             expected = "F32" if float32 else dtypes[golden.meta["storage"]]
             if "quantization_config" in config and "_proj.weight" in name and not blocks:
                 in_blocks = name.endswith("scale_inv")
@@ -163,7 +165,7 @@ def test_rope_tables_follow_the_rules(golden: load.Golden) -> None:
     rules = rules_of(golden)
     layers = list(zip(rules.ropes, rules.windows, strict=True))
     for key, slides in (("rope", False), ("rope_sliding", True)):
-        if key not in golden.meta:
+        if key not in golden.meta or golden.meta[key]["type"] == "none":
             continue
         several = "rope_sliding" in golden.meta
         rope = next(r for r, window in layers if r and (not several or bool(window) == slides))
@@ -196,9 +198,11 @@ def test_twin_has_the_same_weights_and_answers(case: Case, twin: Twin) -> None:
     relaid = load.read_checkpoint(other.folder)
     if twin.layout == "paddle":
         assert not set(relaid) & set(plain) - {"lm_head.weight"}
-    else:
+    elif twin.layout == "fused_experts":
         assert len(relaid) < len(plain) / 2
-    rewritten = reference.pytorch_layout(rules, relaid)
+    else:
+        assert not {name for name in relaid if name.startswith("model.")} & set(plain)
+    rewritten, plain = (reference.pytorch_layout(rules, weights) for weights in (relaid, plain))
     assert rewritten.keys() == plain.keys()
     assert all(np.array_equal(rewritten[name], plain[name]) for name in plain)
     for ours, theirs in zip(other.prompts, original.prompts, strict=True):
@@ -216,7 +220,7 @@ def with_other_pairs(rules: reference.Rules) -> reference.Rules:
 
 MISTAKES = [
     *((name, "eps", with_eps) for name in EXPECTED),
-    *((name, "rotated pairs", with_other_pairs) for name in EXPECTED),
+    *((name, "rotated pairs", with_other_pairs) for name in EXPECTED if name != "granite_hybrid"),
     *((name, "no q/k norm", with_fields(qk_norm="none")) for name in ("qwen3", "qwen3_window")),
     *(
         (name, "no rope scaling", with_rope(rope_type="default", type="default"))

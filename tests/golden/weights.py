@@ -15,6 +15,10 @@ LINEAR_GAIN = 2.0  # std = gain / sqrt(inputs): 0.25 at hidden 64, which makes r
 QUERY_KEY_GAIN = 1.6  # scores of std ~2.5: attention picks out tokens, so positions matter
 HEAD_GAIN = 3.0
 BIAS_STD = 0.3
+STEP_GAIN = 1.0  # of what opens and closes states
+DECAY_RANGE = (-1.0, 1.5)  # of logarithms: a token keeps from 98 to less than 1 % of a state
+STEP_RANGE = (-3.0, 0.5)
+WITH_NORMS_PLUS_ONE = ("gemma2", "gemma3_text", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 
 
 def fill(
@@ -26,7 +30,7 @@ def fill(
     """
     generator = np.random.default_rng(seed)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in [*model.named_parameters(), *corrections(model)]:
             shape = tuple(parameter.shape)
             if is_correction(name):
                 values = _correction(generator, shape, experts)
@@ -71,9 +75,10 @@ def mtp_block(config: dict[str, Any], seed: int, storage: torch.dtype) -> dict[s
 
 
 def stored_dtype(model_type: str, name: str, storage: torch.dtype) -> torch.dtype:
-    """ERNIE keeps routers in float32 beside 16-bit weights."""
+    """Beside 16-bit weights, ERNIE keeps routers in float32, LFM2 their correction, Qwen decays."""
     ernie = model_type in ("ernie4_5_moe", "ernie4_5_vl_moe")
-    return torch.float32 if ernie and is_router(name) else storage
+    in_float32 = (ernie and is_router(name)) or name.endswith(("A_log", "expert_bias"))
+    return torch.float32 if in_float32 else storage
 
 
 def is_router(name: str) -> bool:
@@ -81,7 +86,12 @@ def is_router(name: str) -> bool:
 
 
 def is_correction(name: str) -> bool:
-    return name.endswith("e_score_correction_bias")
+    return name.endswith(("e_score_correction_bias", "expert_bias"))
+
+
+def corrections(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Those that are no parameters."""
+    return [(name, buffer) for name, buffer in model.named_buffers() if is_correction(name)]
 
 
 def _correction(
@@ -92,10 +102,10 @@ def _correction(
 
 
 def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
-    """Gemma adds 1 to the weights of its norms. Where embeddings are multiplied, they are drawn
-    smaller: a tied head would echo its input."""
+    """Some families add 1 to the weights of their norms. Where embeddings are multiplied, they are
+    drawn smaller: a tied head would echo its input."""
     gemma = config.model_type.startswith("gemma")
-    if "norm" in name and gemma:
+    if "norm" in name and config.model_type in WITH_NORMS_PLUS_ONE and ".linear_attn." not in name:
         return values - 1
     if "embed_tokens" in name:
         multiplier = config.hidden_size**0.5 if gemma else 1.0
@@ -107,12 +117,17 @@ def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
 def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
     if "norm" in name or name.endswith(".ln.weight"):
         return generator.uniform(0.5, 1.5, shape).astype(np.float32)
+    if name.endswith(("A_log", "dt_bias")):
+        bounds = DECAY_RANGE if name.endswith("A_log") else STEP_RANGE
+        return generator.uniform(*bounds, shape).astype(np.float32)
     if name.endswith("bias"):
         std = BIAS_STD
     elif "embed_tokens" in name:
         std = EMBEDDING_STD
     elif "lm_head" in name:
         std = HEAD_GAIN / shape[1] ** 0.5
+    elif any(part in name for part in ("in_proj_a", "in_proj_b")):
+        std = STEP_GAIN / shape[1] ** 0.5
     elif any(part in name for part in ("q_proj", "k_proj", "qkv_proj")):
         std = QUERY_KEY_GAIN / shape[1] ** 0.5
     else:

@@ -8,11 +8,12 @@
 //   lora.cc         pack_lora, lora
 //   ranks.cc        join, embed_part, all_reduce, gather_columns
 //   rows.cc         embed, rope_table, norms, gate_mul, add, add_gated, scale, mul_sigmoid,
-//                   cap_logits, gather_rows
+//                   cap_logits, gated_norm, multiply, gather_rows
 //   kv_cache.cc     kv_block_bytes, state_slot_bytes, make_kv_cache, add_host_blocks,
 //                   add_host_slots, copy_blocks
 //   rope_kv_write.cc  rope_kv_write
 //   attention.cc    attention
+//   states.cc       causal_conv, delta_prepare, delta_rule, ssm_scan
 //   sample.cc       sample
 //   vision_rows.cc  activate, rotate, scatter_rows
 //   segment_attention.cc  segment_attention
@@ -98,6 +99,16 @@ class CpuBackend : public Backend {
                      TensorView rope_table, KvCache& cache, int32_t layer) override;
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
+  void causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,
+                   KvCache& cache, int32_t layer, TensorView out) override;
+  void delta_prepare(TensorView qkv, TensorView b, TensorView a, TensorView a_log,
+                     TensorView dt_bias, const DeltaSpec& spec, TensorView gates) override;
+  void delta_rule(TensorView qkv, TensorView gates, const DeltaSpec& spec, KvCache& cache,
+                  int32_t layer, TensorView out) override;
+  void ssm_scan(const ScanArgs& args, KvCache& cache, int32_t layer, TensorView out) override;
+  void gated_norm(TensorView x, TensorView gate, TensorView weight, const GatedNormSpec& spec,
+                  TensorView out) override;
+  void multiply(TensorView a, TensorView b, TensorView out) override;
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
   void activate(Activation kind, TensorView x) override;
   void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override;
@@ -138,6 +149,11 @@ class CpuBackend : public Backend {
   /// out[i] = the row of the step's token i, of a table that begins with token `first`; 0 where it
   /// has none.
   void read_tokens(const PackedWeight& table, int64_t first, const TensorView& out);
+
+  struct HeadRows;
+  /// Runs all slices' rows over the matrices of a layer's heads.
+  void run_recurrence(void (*kernel)(const StateTask& task), const KvCache& cache, int32_t layer,
+                      const HeadRows& in);
 
   struct LinearOperands;
   class ExpertsStep;

@@ -12,6 +12,7 @@
   extern const SampleKernels kSampleKernels;       \
   extern const SegmentKernels kSegmentKernels;     \
   extern const VisionRowKernels kVisionRowKernels; \
+  extern const StateKernels kStateKernels;         \
   }
 
 #define HEADRACE_DECLARE_QUANT_KERNELS(isa) \
@@ -59,24 +60,26 @@ constexpr CpuIsa kIsas[] = {
     {"avx512_bf16", "AVX-512 F, BW, VL, DQ, VNNI, BF16", has_avx512_bf16,
      &avx512_bf16::kLinearKernels, &avx512_vnni::kQuantKernels, &avx512_bf16::kLoraKernels,
      &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels, &avx512_bf16::kSampleKernels,
-     &avx512_bf16::kSegmentKernels, &avx512_bf16::kVisionRowKernels},
+     &avx512_bf16::kSegmentKernels, &avx512_bf16::kVisionRowKernels, &avx512_bf16::kStateKernels},
     {"avx512_vnni", "AVX-512 F, BW, VL, DQ, VNNI", has_avx512_vnni, &avx512::kLinearKernels,
      &avx512_vnni::kQuantKernels, &avx512::kLoraKernels, &avx512::kRowKernels,
      &avx512::kAttentionKernels, &avx512::kSampleKernels, &avx512::kSegmentKernels,
-     &avx512::kVisionRowKernels},
+     &avx512::kVisionRowKernels, &avx512::kStateKernels},
     {"avx512", "AVX-512 F, BW, VL, DQ", has_avx512, &avx512::kLinearKernels, &avx512::kQuantKernels,
      &avx512::kLoraKernels, &avx512::kRowKernels, &avx512::kAttentionKernels,
-     &avx512::kSampleKernels, &avx512::kSegmentKernels, &avx512::kVisionRowKernels},
+     &avx512::kSampleKernels, &avx512::kSegmentKernels, &avx512::kVisionRowKernels,
+     &avx512::kStateKernels},
     {"avx2_vnni", "AVX2, FMA, F16C, AVX-VNNI", has_avx2_vnni, &avx2::kLinearKernels,
      &avx2_vnni::kQuantKernels, &avx2::kLoraKernels, &avx2::kRowKernels, &avx2::kAttentionKernels,
-     &avx2::kSampleKernels, &avx2::kSegmentKernels, &avx2::kVisionRowKernels},
+     &avx2::kSampleKernels, &avx2::kSegmentKernels, &avx2::kVisionRowKernels, &avx2::kStateKernels},
 #endif
     {"avx2", "AVX2, FMA, F16C", has_avx2, &avx2::kLinearKernels, &avx2::kQuantKernels,
      &avx2::kLoraKernels, &avx2::kRowKernels, &avx2::kAttentionKernels, &avx2::kSampleKernels,
-     &avx2::kSegmentKernels, &avx2::kVisionRowKernels},
+     &avx2::kSegmentKernels, &avx2::kVisionRowKernels, &avx2::kStateKernels},
     {"baseline", "x86-64", has_baseline, &baseline::kLinearKernels, &baseline::kQuantKernels,
      &baseline::kLoraKernels, &baseline::kRowKernels, &baseline::kAttentionKernels,
-     &baseline::kSampleKernels, &baseline::kSegmentKernels, &baseline::kVisionRowKernels},
+     &baseline::kSampleKernels, &baseline::kSegmentKernels, &baseline::kVisionRowKernels,
+     &baseline::kStateKernels},
 };
 
 }  // namespace

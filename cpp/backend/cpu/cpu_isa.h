@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels_quant.h"
 #include "backend/cpu/kernels_rows.h"
 #include "backend/cpu/kernels_sample.h"
+#include "backend/cpu/kernels_states.h"
 #include "backend/cpu/vision/segment_kernels.h"
 #include "backend/cpu/vision/vision_row_kernels.h"
 
@@ -28,6 +29,7 @@ struct CpuIsa {
   const SampleKernels* sample;
   const SegmentKernels* segments;
   const VisionRowKernels* vision_rows;
+  const StateKernels* states;
 };
 
 /// All kernel sets, best first.

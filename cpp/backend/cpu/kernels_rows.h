@@ -32,6 +32,12 @@ struct RowKernels {
   void (*mul_sigmoid)(const float* gate, int64_t n, float* out);
   /// x[i] = cap * tanh(x[i] * factor / cap).
   void (*cap)(float* x, float factor, float cap, int64_t n);
+  /// out[i] = norm(x)[i] * weight[i] * f(gate[i]), or norm(x * f(gate))[i] * weight[i] with
+  /// gate_first; norm as in rms_norm, f is silu or sigmoid. out may be x.
+  void (*gated_norm)(const float* x, const float* gate, const float* weight, float eps,
+                     bool silu_gate, bool gate_first, int64_t n, float* out);
+  /// out[i] = a[i] * b[i].
+  void (*multiply)(const float* a, const float* b, int64_t n, float* out);
   /// Widens n numbers.
   void (*from_bf16)(const uint16_t* in, int64_t n, float* out);
   void (*from_f16)(const uint16_t* in, int64_t n, float* out);

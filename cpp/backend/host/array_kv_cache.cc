@@ -23,7 +23,7 @@ size_t layer_bytes(const StateRows& rows) {
 }  // namespace
 
 int64_t state_matrix_numbers(const StateRows& rows) {
-  return round_up(int64_t{rows.value_dim}, int64_t{16}) * rows.key_dim;
+  return round_up(int64_t{rows.value_dim}, kMatrixColumns) * rows.key_dim;
 }
 
 size_t host_state_bytes(const CacheLayout& layout, int32_t count) {

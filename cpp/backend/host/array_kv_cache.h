@@ -3,9 +3,9 @@
 // A cache in host memory whose blocks and state slots lie in arrays, with its host blocks and
 // slots.
 //
-// The states of a layer in a slot: matrices, each with room for its value_dim rounded up to 16, so
-// that a backend may lay it out in whole vectors; then the window [window][channels], the oldest
-// row first.
+// The states of a layer in a slot: matrices, each with room for its value_dim rounded up to
+// kMatrixColumns, so that a backend may lay it out in whole vectors; then the window
+// [window][channels], the oldest row first.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +15,8 @@
 #include "backend/host/block_arrays.h"
 
 namespace headrace {
+
+inline constexpr int64_t kMatrixColumns = 16;
 
 /// Numbers of a matrix as a slot has it.
 int64_t state_matrix_numbers(const StateRows& rows);

@@ -89,7 +89,7 @@ SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shap
   out.windows = shapes.windows;
   out.num_state_slots = plan.num_state_slots;
   out.num_host_state_slots = plan.num_host_state_slots;
-  out.snapshot_interval = shapes.snapshot_interval;
+  if (shapes.has_states) out.snapshot_interval = shapes.snapshot_interval;
   out.enable_prefix_caching = options.enable_prefix_caching;
   out.out_of_blocks = options.out_of_blocks;
   return out;
@@ -119,7 +119,8 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
   request.num_state_slots = options.num_state_slots;
   request.draft_slots =
       options.speculative.method.empty() ? 0 : options.speculative.num_speculative_tokens;
-  request.snapshot_interval = options.enable_prefix_caching ? shapes.snapshot_interval : 0;
+  request.keeps_snapshots = options.enable_prefix_caching;
+  request.snapshot_interval = shapes.snapshot_interval;
   request.groups = kv_groups(scheduler_config(options, shapes, {}));
   request.max_num_seqs = options.max_num_seqs;
   request.model_max_len = config.max_position_embeddings;

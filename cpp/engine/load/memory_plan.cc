@@ -99,8 +99,23 @@ int32_t to_blocks(size_t blocks) {
       std::min<size_t>(blocks, static_cast<size_t>(std::numeric_limits<int32_t>::max())));
 }
 
-int32_t plan_host_blocks(const MemoryRequest& request) {
-  if (request.swap_space <= 0) return 0;
+// Snapshots that are of use beside so many blocks: one each interval, and some of each sequence at
+// the ends of prompts and where they part.
+size_t useful_snapshots(const MemoryRequest& request, size_t blocks) {
+  constexpr size_t kEach = 4;
+  if (request.state_slot_bytes == 0 || !request.keeps_snapshots) return 0;
+  return blocks * static_cast<size_t>(request.groups.block_size) /
+             static_cast<size_t>(request.snapshot_interval) +
+         kEach * static_cast<size_t>(request.max_num_seqs);
+}
+
+size_t slot_bytes(const MemoryRequest& request, int32_t slots) {
+  return static_cast<size_t>(slots) * request.state_slot_bytes;
+}
+
+// Blocks and slots.
+void plan_host(const MemoryRequest& request, MemoryPlan& plan) {
+  if (request.swap_space <= 0) return;
   const auto bytes = static_cast<size_t>(request.swap_space * static_cast<double>(1 << 30));
   const size_t free = request.host_free_bytes / static_cast<size_t>(request.host_sharers);
   const auto most = static_cast<size_t>(kMostOfHost * static_cast<double>(free));
@@ -119,14 +134,23 @@ int32_t plan_host_blocks(const MemoryRequest& request) {
                 " GiB, less than one KV block of ", request.host_block_bytes,
                 " bytes: raise it, lower block_size, or set it to 0 (off).");
   }
-  return to_blocks(bytes / request.host_block_bytes);
+  const size_t useful = useful_snapshots(request, bytes / request.host_block_bytes);
+  if (useful > 0) {
+    const size_t most_slots = bytes / 2 / request.state_slot_bytes;
+    plan.num_host_state_slots = to_blocks(std::min(useful, most_slots));
+  }
+  const size_t left = bytes - slot_bytes(request, plan.num_host_state_slots);
+  plan.num_host_blocks = to_blocks(left / request.host_block_bytes);
 }
 
-size_t budget_for_kv(const MemoryRequest& request, int32_t num_host_blocks) {
+size_t budget_for_kv(const MemoryRequest& request, const MemoryPlan& plan) {
   if (request.taken_bytes > 0) return measured_budget_for_kv(request);
   const size_t budget = total_budget(request);
   const size_t host_bytes =
-      request.device_is_host ? static_cast<size_t>(num_host_blocks) * request.host_block_bytes : 0;
+      request.device_is_host
+          ? static_cast<size_t>(plan.num_host_blocks) * request.host_block_bytes +
+                slot_bytes(request, plan.num_host_state_slots)
+          : 0;
   const size_t fixed = request.weight_bytes + request.scratch_bytes + request.lora_bytes +
                        request.media_bytes + host_bytes;
   if (fixed >= budget || budget - fixed < request.block_bytes) {
@@ -142,15 +166,69 @@ size_t budget_for_kv(const MemoryRequest& request, int32_t num_host_blocks) {
   return budget - fixed;
 }
 
-int32_t requested_blocks(const MemoryRequest& request) {
-  if (request.num_kv_blocks > 0) return request.num_kv_blocks;
-  const size_t blocks = request.kv_cache_bytes / request.block_bytes;
+// Slots of running sequences and their drafts, or those that are asked for.
+int32_t least_slots(const MemoryRequest& request) {
+  if (request.state_slot_bytes == 0) return 0;
+  const int64_t live = int64_t{request.max_num_seqs} * (1 + request.draft_slots);
+  if (request.num_state_slots == 0) return to_blocks(static_cast<size_t>(live));
+  if (request.num_state_slots < live) {
+    throw_error(ErrorCode::kLimitExceeded, "num_state_slots is ", request.num_state_slots,
+                ", but each of max_num_seqs ", request.max_num_seqs, " sequences needs ",
+                1 + request.draft_slots, ", its own and one for each guessed token, which are ",
+                live, ": raise it, lower max_num_seqs or guess fewer tokens.");
+  }
+  return request.num_state_slots;
+}
+
+size_t budget_behind_slots(const MemoryRequest& request, size_t budget, int32_t slots) {
+  if (slots == 0) return budget;
+  const auto bytes = checked_mul(static_cast<uint64_t>(slots), request.state_slot_bytes);
+  if (!bytes || *bytes > budget - request.block_bytes) {
+    throw_error(ErrorCode::kOutOfMemory, "the states of ", request.max_num_seqs,
+                " sequences (max_num_seqs), with ", request.draft_slots,
+                " guessed tokens each, need ", slots, " slots of ",
+                megabytes(request.state_slot_bytes), " (",
+                megabytes(bytes.value_or(std::numeric_limits<size_t>::max())),
+                "), and a KV cache at least ", megabytes(request.block_bytes), ", but ",
+                megabytes(budget), " are left for both (", describe_budget(request), "): lower ",
+                request.num_state_slots > 0 ? "num_state_slots" : "max_num_seqs",
+                ", free memory or raise ", share_option(request), ".");
+  }
+  return budget - *bytes;
+}
+
+int32_t requested_blocks(const MemoryRequest& request, size_t budget) {
+  const size_t blocks = request.num_kv_blocks > 0 ? static_cast<size_t>(request.num_kv_blocks)
+                                                  : request.kv_cache_bytes / request.block_bytes;
   if (blocks == 0) {
     throw_error(ErrorCode::kLimitExceeded, "kv_cache_bytes is ", request.kv_cache_bytes,
                 ", less than one KV block of ", request.block_bytes,
                 " bytes: raise it or lower block_size.");
   }
+  const auto bytes = checked_mul(static_cast<uint64_t>(to_blocks(blocks)), request.block_bytes);
+  if (!bytes || *bytes > budget) {
+    throw_error(ErrorCode::kOutOfMemory, "a KV cache of ", to_blocks(blocks), " blocks (",
+                megabytes(bytes.value_or(std::numeric_limits<size_t>::max())), ") exceeds the ",
+                megabytes(budget), " that ", share_option(request),
+                " leaves for it: lower num_kv_blocks or kv_cache_bytes, or raise ",
+                share_option(request), ".");
+  }
   return to_blocks(blocks);
+}
+
+// Snapshots beside the most blocks that there may be, of what live slots leave of the budget.
+int32_t num_snapshots(const MemoryRequest& request, size_t budget, int32_t blocks, bool by_option) {
+  const size_t useful = useful_snapshots(request, static_cast<size_t>(blocks));
+  if (useful == 0) return 0;
+  const size_t all_blocks = static_cast<size_t>(blocks) * request.block_bytes;
+  size_t bytes = std::max(budget / 2, budget - all_blocks);
+  if (by_option) {
+    bytes = std::min(budget - all_blocks, all_blocks);
+  } else {
+    const int64_t longest = request.groups.most_blocks(std::max(1, request.max_model_len));
+    bytes = std::min(bytes, less(budget, static_cast<size_t>(longest) * request.block_bytes));
+  }
+  return to_blocks(std::min(useful, bytes / request.state_slot_bytes));
 }
 
 // Blocks that max_num_seqs sequences of full length can use.
@@ -175,25 +253,23 @@ size_t useful_blocks(const MemoryRequest& request, int32_t max_model_len) {
 
 MemoryPlan plan_memory(const MemoryRequest& request) {
   MemoryPlan plan;
-  plan.num_host_blocks = plan_host_blocks(request);
-  const size_t budget = budget_for_kv(request, plan.num_host_blocks);
+  plan_host(request, plan);
+  plan.num_state_slots = least_slots(request);
+  const size_t budget =
+      budget_behind_slots(request, budget_for_kv(request, plan), plan.num_state_slots);
   const bool by_option = request.num_kv_blocks > 0 || request.kv_cache_bytes > 0;
   const int32_t wanted_len =
       request.max_model_len > 0 ? request.max_model_len : request.model_max_len;
-
-  if (by_option) {
-    plan.num_kv_blocks = requested_blocks(request);
-    const auto bytes = checked_mul(static_cast<uint64_t>(plan.num_kv_blocks), request.block_bytes);
-    if (!bytes || *bytes > budget) {
-      throw_error(ErrorCode::kOutOfMemory, "a KV cache of ", plan.num_kv_blocks, " blocks (",
-                  megabytes(bytes.value_or(std::numeric_limits<size_t>::max())), ") exceeds the ",
-                  megabytes(budget), " that ", share_option(request),
-                  " leaves for it: lower num_kv_blocks or kv_cache_bytes, or raise ",
-                  share_option(request), ".");
-    }
-  } else {
-    plan.num_kv_blocks =
-        to_blocks(std::min(useful_blocks(request, wanted_len), budget / request.block_bytes));
+  plan.num_kv_blocks =
+      by_option
+          ? requested_blocks(request, budget)
+          : to_blocks(std::min(useful_blocks(request, wanted_len), budget / request.block_bytes));
+  if (request.num_state_slots == 0) {
+    const int32_t snapshots = num_snapshots(request, budget, plan.num_kv_blocks, by_option);
+    plan.num_state_slots =
+        to_blocks(static_cast<size_t>(plan.num_state_slots) + static_cast<size_t>(snapshots));
+    const size_t left = budget - slot_bytes(request, snapshots);
+    plan.num_kv_blocks = std::min(plan.num_kv_blocks, to_blocks(left / request.block_bytes));
   }
 
   // Both together are counted in an int32.
@@ -217,6 +293,7 @@ MemoryRequest sum_of(const std::vector<MemoryRequest>& requests) {
     out.media_bytes += other.media_bytes;
     out.block_bytes += other.block_bytes;
     out.host_block_bytes += other.host_block_bytes;
+    out.state_slot_bytes += other.state_slot_bytes;
     out.kv_cache_bytes += other.kv_cache_bytes;
     out.swap_space += other.swap_space;
   }
@@ -230,6 +307,8 @@ MemoryPlan plan_ranks(const std::vector<MemoryRequest>& requests) {
     const MemoryPlan other = plan_memory(requests[i]);
     out.num_kv_blocks = std::min(out.num_kv_blocks, other.num_kv_blocks);
     out.num_host_blocks = std::min(out.num_host_blocks, other.num_host_blocks);
+    out.num_state_slots = std::min(out.num_state_slots, other.num_state_slots);
+    out.num_host_state_slots = std::min(out.num_host_state_slots, other.num_host_state_slots);
     out.max_model_len = std::min(out.max_model_len, other.max_model_len);
   }
   return out;

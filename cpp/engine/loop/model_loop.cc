@@ -151,7 +151,6 @@ void ModelLoop::admit(PreparedRequest request) {
   live.wants_logprobs = live.sampler->wants_logprobs();
   const int32_t priority = request.spec.priority;
   live.ahead_from = request.spec.ahead_from = ahead_from(live);
-  request.spec.may_be_postponed = live.guide != nullptr;
   std::optional<SeqId> id;
   try {
     if (live.guide && !mask_workers_) {

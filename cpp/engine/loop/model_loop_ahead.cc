@@ -14,8 +14,10 @@ int32_t ModelLoop::ahead_from(const LiveRequest& live) const {
   // A row of a prompt that is scored is drawn from.
   const bool fits = live.scored_prompt.empty() ||
                     static_cast<size_t>(config_.max_num_batched_tokens) <= kMostDrawn;
+  // Its last row may have to be taken back, which a state can't be.
+  const bool may_be_postponed = live.guide != nullptr && config_.num_state_slots > 0;
   if (!runner_->runs_ahead() || speculator_ || live.pooler || first_vision_token_ > 0 || !fits ||
-      logprobs > runner_->most_logprobs_ahead()) {
+      may_be_postponed || logprobs > runner_->most_logprobs_ahead()) {
     return kNeverAhead;
   }
   return live.media ? live.media->end() : 0;

@@ -9,15 +9,22 @@ namespace headrace {
 
 namespace {
 
-TensorView place_qkv(const AttentionSpec& spec, const StepLimits& limits, Carver& carver) {
-  const int64_t heads = int64_t{spec.num_heads} + 2 * int64_t{spec.num_kv_heads};
-  return carver.matrix(limits.rows, heads * spec.head_dim, limits.activation);
+/// Numbers of a row's queries, keys and values.
+int64_t qkv_columns(const AttentionSpec& spec) {
+  return (int64_t{spec.num_heads} + 2 * int64_t{spec.num_kv_heads}) * spec.head_dim;
+}
+
+TensorView place_qkv(const AttentionSpec& spec, bool gate, const StepLimits& limits,
+                     Carver& carver) {
+  const int64_t gates = gate ? int64_t{spec.num_heads} * spec.head_dim : 0;
+  return carver.matrix(limits.rows, qkv_columns(spec) + gates, limits.activation);
 }
 
 class AttentionBlock final : public Mixer {
  public:
   AttentionBlock(const AttentionSources& sources, WeightReader& reader, int32_t layer)
       : attention_(sources.attention),
+        gate_(sources.gate),
         rope_(sources.rope),
         rope_index_(sources.rope_index),
         layer_(layer),
@@ -40,7 +47,7 @@ class AttentionBlock final : public Mixer {
   const PackedWeight& first_weight() const override { return *qkv_.weight; }
 
   void place(const StepLimits& limits, Carver& carver) override {
-    qkv_rows_ = place_qkv(attention_, limits, carver);
+    qkv_rows_ = place_qkv(attention_, gate_, limits, carver);
     o_.gather = place_gather(o_.gathers, o_.weight->n(), o_.weight->k(), limits, carver);
   }
 
@@ -50,12 +57,16 @@ class AttentionBlock final : public Mixer {
     const TensorView rows = qkv_rows_.first_rows(step.rows());
     context.backend.attention(rows.columns(0, step.mixed.cols()), attention_, cache, layer_,
                               step.mixed);
+    if (!gate_) return;
+    context.backend.mul_sigmoid(rows.columns(qkv_columns(attention_), step.mixed.cols()),
+                                step.mixed);
   }
 
   void write(const BlockContext& context, const StepRows& step, KvCache& cache) override {
     const TensorView rows = qkv_rows_.first_rows(step.rows());
     run_linear(context, qkv_, step.input, rows);
-    context.backend.rope_kv_write(rows, heads_, rope_, rope_table(step), cache, layer_);
+    context.backend.rope_kv_write(rows.columns(0, qkv_columns(attention_)), heads_, rope_,
+                                  rope_table(step), cache, layer_);
   }
 
   void add(const BlockContext& context, const StepRows& step, const Tail& tail) override {
@@ -69,6 +80,7 @@ class AttentionBlock final : public Mixer {
   }
 
   AttentionSpec attention_;
+  bool gate_;
   RopeSpec rope_;
   int32_t rope_index_, layer_;
   Linear qkv_;
@@ -76,7 +88,7 @@ class AttentionBlock final : public Mixer {
   Linear o_;
   DeviceVector sinks_;
   QkvSpec heads_;
-  TensorView qkv_rows_;  // [T, (nq + 2 nkv) d]
+  TensorView qkv_rows_;  // [T, (nq + 2 nkv) d], and the gates
 };
 
 }  // namespace
@@ -91,9 +103,10 @@ void AttentionSources::share(const RankPlace& place) {
   const SourceRange own_kv = share_kv_heads(heads, kv, place);
   const int64_t own = heads / place.count;
   const SourceRange q = {own * place.index * d, own * d};
-  const std::vector<SourceRange> rows = {q,
-                                         {(heads + own_kv.first) * d, own_kv.count * d},
-                                         {(heads + kv + own_kv.first) * d, own_kv.count * d}};
+  std::vector<SourceRange> rows = {q,
+                                   {(heads + own_kv.first) * d, own_kv.count * d},
+                                   {(heads + kv + own_kv.first) * d, own_kv.count * d}};
+  if (gate) rows.push_back({(heads + 2 * kv) * d + q.first, q.count});
   slice_rows(qkv.matrix, rows);
   if (!qkv.bias.empty()) qkv.bias.ranges = rows;
   share_inputs(o, q, place);
@@ -109,7 +122,7 @@ PagedRows AttentionSources::cache_rows() const {
 }
 
 void AttentionSources::measure(const StepLimits& limits, Carver& carver) const {
-  place_qkv(attention, limits, carver);
+  place_qkv(attention, gate, limits, carver);
   place_gather(o.gathers, o.matrix.n(), o.matrix.k, limits, carver);
 }
 

@@ -17,7 +17,10 @@ struct AttentionSources final : MixerSources {
   QkNorm qk_norm = QkNorm::kHead;
   VectorSource q_norm, k_norm;  ///< QkvSpec's; may be empty
   PositionFactor q_factor;
-  LinearSource qkv;    ///< [(nq + 2 nkv) d, H]
+  /// Behind q, k and v the rows of qkv give as many numbers as q has: attention's result is
+  /// multiplied by their sigmoid.
+  bool gate = false;
+  LinearSource qkv;    ///< [(nq + 2 nkv) d, H], with a gate [(2 nq + 2 nkv) d, H]
   LinearSource o;      ///< [H, nq d]
   VectorSource sinks;  ///< AttentionSpec's; may be empty
 

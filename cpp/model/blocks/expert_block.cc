@@ -205,7 +205,7 @@ void share_experts(const RankPlace& place, ExpertGroup& group) {
 /// Some inner features of each expert. Its result is a part of a sum: the first rank adds the bias.
 void share_widths(const RankPlace& place, ExpertGroup& group) {
   const int64_t width = group.down.k;
-  const SourceRange own = share_width(group.down, place);
+  const SourceRange own = input_range(group.down, place, "an intermediate size");
   const std::vector<SourceRange> rows{own, {width + own.first, own.count}};
   if (!group.gate_up_bias.empty()) {
     for (int32_t expert = 0; expert < group.gate_up.experts; ++expert) {

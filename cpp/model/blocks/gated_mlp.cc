@@ -61,13 +61,8 @@ TensorView GatedMlp::gate_and_up(const BlockContext& context, const TensorView& 
   return out;
 }
 
-SourceRange share_width(const MatrixSource& down, const RankPlace& place) {
-  const bool whole = down.quant.bits == 0 || down.whole_inputs;
-  return share_range(down.k, whole ? 1 : down.quant.group_size, place, "an intermediate size");
-}
-
 void GatedMlpSources::share(const RankPlace& place) {
-  const SourceRange own = share_width(down.matrix, place);
+  const SourceRange own = input_range(down.matrix, place, "an intermediate size");
   const std::vector<SourceRange> rows = {own, {width() + own.first, own.count}};
   slice_rows(gate_up.matrix, rows);
   if (!gate_up.bias.empty()) gate_up.bias.ranges = rows;

@@ -7,10 +7,6 @@
 
 namespace headrace {
 
-/// A rank's part of a gated MLP's I inner features. It consists of whole quantization groups of
-/// `down`, unless `down` has its own order of inputs.
-SourceRange share_width(const MatrixSource& down, const RankPlace& place);
-
 /// down(gated(x)), where GateSpec makes gated(x) of gate(x) and up(x); I is the intermediate size.
 struct GatedMlpSources final : FeedForwardSources {
   LinearSource gate_up;  ///< [2 I, H]

@@ -135,7 +135,8 @@ std::vector<std::string> checkpoint_files(const fs::path& folder) {
 }
 
 bool is_mtp_tensor(std::string_view name) {
-  return name.starts_with("model.mtp_") || name.starts_with("ernie.mtp_");
+  return name.starts_with("model.mtp_") || name.starts_with("ernie.mtp_") ||
+         name.starts_with("mtp.");
 }
 
 Checkpoint::Checkpoint(const fs::path& folder) : Checkpoint(folder, fs::path()) {}

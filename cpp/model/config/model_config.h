@@ -9,6 +9,7 @@
 #include "backend/contract/attention_op.h"
 #include "backend/contract/rope.h"
 #include "model/config/moe_config.h"
+#include "model/config/state_config.h"
 #include "model/config/stored_quantization.h"
 #include "model/config/vision_config.h"
 #include "tensor/dtype.h"
@@ -68,10 +69,12 @@ struct ModelConfig {
   QkNorm qk_norm_kind = QkNorm::kHead;
   float attention_scale = 0.0f;  ///< 0: 1 / sqrt(head_dim)
   float attention_cap = 0.0f;    ///< AttentionSpec::soft_cap
+  bool attention_gate = false;   ///< q_proj gives each head's queries, and gates of its result
   PositionFactor q_factor;
   GateSpec gate;  ///< of MLPs
   MoeConfig moe;
-  std::vector<RopeSpec> ropes;         ///< up to kMaxRopes
+  StateConfig state;
+  std::vector<RopeSpec> ropes;         ///< up to kMaxRopes; none, if no layer has one
   std::vector<int32_t> layer_rope;     ///< [num_layers] index in `ropes`, or kNoRope
   std::optional<VisionConfig> vision;  ///< of a model that sees pictures
   bool causal = true;  ///< false: every token sees all others; then no layer has a window

@@ -205,6 +205,10 @@ RopeScaling read_object(ConfigReader& config, ConfigReader& rope, const RopeDefa
   RopeScaling out;
   out.kind = read_kind(rope, defaults);
   out.theta = rope.number("rope_theta", theta, 1.0, kMaxTheta);
+  if (defaults.rules.requires_theta && !rope.has_key("rope_theta") &&
+      !config.has_key("rope_theta")) {
+    config.fail_value("rope_theta", "must be a number");
+  }
   if (out.theta == 1.0) config.fail_value("rope_theta", "must be greater than 1");
   out.rotary_dim = read_rotary_dim(config, rope, defaults);
 
@@ -232,6 +236,10 @@ RopeScaling read_object(ConfigReader& config, ConfigReader& rope, const RopeDefa
   if (defaults.rules.reads_query_beta) {
     out.query_beta = rope.number("llama_4_scaling_beta", 0.0, 0.0, 1e3);
     rope.optional_integer("max_position_embeddings", 1, kMaxLength);  // the same as the model's
+  }
+  if (defaults.rules.has_mrope_keys) {
+    rope.find("mrope_section");
+    rope.find("mrope_interleaved");
   }
   out.mrope = read_sections(config, rope, out.kind, defaults);
 

@@ -18,7 +18,11 @@ struct RopeRules {
   /// The only scaling is LongRoPE, also as "su" and "yarn", and the length of training is the
   /// model's key alone, or this.
   std::optional<int64_t> longrope_original = {};
-  bool reads_query_beta = false;     ///< llama_4_scaling_beta is read
+  bool reads_query_beta = false;  ///< llama_4_scaling_beta is read
+  bool requires_theta = false;    ///< rope_theta must be there
+  /// mrope_section and mrope_interleaved may be there: without pictures, the three axes of a
+  /// position are equal.
+  bool has_mrope_keys = false;
   const JsonValue* usual = nullptr;  ///< parameters of a config without any; null: none
 };
 

@@ -24,11 +24,14 @@ Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t numb
   layer.feed_forward = sources.feed_forward->load(reader);
   layer.feed_forward_post_norm = reader.vector(sources.feed_forward_post_norm);
   layer.parallel = sources.parallel;
+  layer.mixed_columns = sources.mixer->mixed_columns();
   return layer;
 }
 
 StepRows mixer_rows(const Layer& layer, const StepRows& step) {
-  return reading(step, has(layer.mixer_norm));
+  StepRows out = reading(step, has(layer.mixer_norm));
+  out.mixed = step.mixed.columns(0, layer.mixed_columns);
+  return out;
 }
 
 void finish_layer(const BlockContext& context, const Layer& layer, const StepRows& step,

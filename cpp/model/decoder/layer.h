@@ -13,6 +13,7 @@ namespace headrace {
 struct Layer {
   DeviceVector mixer_norm, feed_forward_norm, mixer_post_norm, feed_forward_post_norm;
   bool parallel = false;
+  int64_t mixed_columns = 0;  ///< MixerSources::mixed_columns
   std::unique_ptr<Mixer> mixer;
   std::unique_ptr<FeedForward> feed_forward;
 };
@@ -20,7 +21,7 @@ struct Layer {
 /// `number`: the layer's number in the cache's layout.
 Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t number);
 
-/// The rows as the layer's mixer reads them. REQUIRES: normed is their mixer_norm, if it has one.
+/// The rows as the layer's mixer reads them, with its own columns of StepRows::mixed. REQUIRES: normed is their mixer_norm, if it has one.
 StepRows mixer_rows(const Layer& layer, const StepRows& step);
 
 /// What of a layer comes behind its mixing of rows. `next_norm` and `next_weight` as in Tail.

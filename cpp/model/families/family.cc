@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace headrace {
 
 const Family* find_family(std::string_view model_type) {
@@ -12,21 +14,25 @@ const Family* find_family(std::string_view model_type) {
   return found == families.end() ? nullptr : *found;
 }
 
-std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers) {
+std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers,
+                                                  const TypeNames& special,
+                                                  const TypeNames& usual) {
   const JsonValue* types = reader.find("layer_types");
   if (types == nullptr) return std::nullopt;
   if (!types->is_array() || types->size() != static_cast<size_t>(num_layers)) {
     reader.fail_value("layer_types", "must list one type for each hidden layer");
   }
-  std::vector<bool> slides;
+  std::vector<bool> out;
   for (const JsonValue& type : types->array()) {
-    if (type != "full_attention" && type != "sliding_attention") {
-      reader.fail_unsupported("layer_types",
-                              "this build knows full_attention and sliding_attention");
+    const std::string_view name = type.is_string() ? std::string_view(type.text()) : "";
+    const bool is_special = std::ranges::find(special, name) != special.end();
+    if (!is_special && std::ranges::find(usual, name) == usual.end()) {
+      reader.fail_unsupported(
+          "layer_types", str_cat("this build knows ", usual.front(), " and ", special.front()));
     }
-    slides.push_back(type == "sliding_attention");
+    out.push_back(is_special);
   }
-  return slides;
+  return out;
 }
 
 void require_agreeing_layer_types(ConfigReader& reader, const ModelConfig& config) {

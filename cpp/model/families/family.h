@@ -69,6 +69,7 @@ struct Family {
   /// What a layer reads, and so which blocks it is made of.
   LayerSources (*list_layer)(const ModelConfig& config,
                              const LayerNaming& naming) = list_llama_layer;
+  const char* final_norm = "norm";  ///< the module of the norm behind the last layer
   /// What the block that guesses tokens reads. Null: its checkpoints have none.
   MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
   /// Null: its models see no pictures.
@@ -105,6 +106,12 @@ const Family& hunyuan_v1_dense_family();
 const Family& qwen2_moe_family();
 const Family& qwen3_moe_family();
 const Family& gpt_oss_family();
+const Family& lfm2_family();
+const Family& lfm2_moe_family();
+const Family& qwen3_5_text_family();
+const Family& qwen3_5_moe_text_family();
+const Family& qwen3_next_family();
+const Family& granitemoehybrid_family();
 const Family& qwen2_vl_family();
 const Family& qwen2_5_vl_family();
 const Family& smolvlm_family();
@@ -123,8 +130,13 @@ inline constexpr int64_t kMaxWindow = int64_t{1} << 30;
 /// use_sliding_window, sliding_window, max_window_layers and layer_types as Qwen means them.
 void read_qwen_windows(ConfigReader& reader, ModelConfig& config);
 
-/// Per layer whether it slides, from layer_types; nullopt if the key is absent.
-std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers);
+/// Names that layer_types has for a kind of layer.
+using TypeNames = std::vector<std::string_view>;
+
+/// Per layer whether it is `special`, not `usual`, from layer_types; nullopt if the key is absent.
+std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers,
+                                                  const TypeNames& special = {"sliding_attention"},
+                                                  const TypeNames& usual = {"full_attention"});
 
 /// For families that ignore layer_types: refuses a list that contradicts config.layer_window.
 void require_agreeing_layer_types(ConfigReader& reader, const ModelConfig& config);

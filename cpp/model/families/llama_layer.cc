@@ -48,19 +48,47 @@ std::unique_ptr<AttentionSources> plain_attention(const ModelConfig& config, int
   out->norm_eps = config.norm.eps;
   out->qk_norm = config.qk_norm_kind;
   out->q_factor = config.q_factor;
+  out->gate = config.attention_gate;
   return out;
 }
+
+namespace {
+
+/// Of q_proj with 2 d rows for each head, the queries' and the gates': d from the first on.
+void append_half_heads(const ModelConfig& config, int64_t first, std::vector<StoredPart>& out) {
+  const int64_t d = config.head_dim, hidden = config.hidden_size;
+  for (int64_t head = 0; head < config.num_heads; ++head) {
+    StoredPart& part = out.emplace_back(StoredPart{"self_attn.q_proj", d});
+    part.shape = {2 * config.num_heads * d, hidden};
+    part.offset = (2 * head * d + first) * hidden;
+  }
+}
+
+std::vector<StoredPart> list_gated_qkv(const ModelConfig& config) {
+  const int64_t d = config.head_dim, kv = config.num_kv_heads * d;
+  std::vector<StoredPart> out;
+  append_half_heads(config, 0, out);
+  out.push_back({"self_attn.k_proj", kv});
+  out.push_back({"self_attn.v_proj", kv});
+  append_half_heads(config, d, out);
+  return out;
+}
+
+std::vector<StoredPart> list_qkv(const ModelConfig& config, bool fused) {
+  if (config.attention_gate) return list_gated_qkv(config);
+  const int64_t d = config.head_dim, q = config.num_heads * d, kv = config.num_kv_heads * d;
+  if (fused) return {{"self_attn.qkv_proj", q + 2 * kv}};
+  return {{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
+}
+
+}  // namespace
 
 std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
                                                  const LayerNaming& naming,
                                                  const LayerNames& names) {
   const int64_t hidden = config.hidden_size, d = config.head_dim;
   const int64_t q = config.num_heads * d, kv = config.num_kv_heads * d;
-  const std::vector<StoredPart> qkv =
-      naming.paddle() || names.fused_qkv
-          ? std::vector<StoredPart>{{"self_attn.qkv_proj", q + 2 * kv}}
-          : std::vector<StoredPart>{
-                {"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
+  const std::vector<StoredPart> qkv = list_qkv(config, naming.paddle() || names.fused_qkv);
   auto out = plain_attention(config, naming.layer());
   if (config.qk_norm) {
     const bool row = config.qk_norm_kind == QkNorm::kRow;
@@ -68,23 +96,24 @@ std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
     out->k_norm = list_norm(config, naming, "k_norm", names.k_norm, row ? kv : d);
   }
   out->qkv = naming.linear("qkv", qkv, hidden, config.qkv_bias);
-  out->o = naming.linear("o", {{"self_attn.o_proj", hidden}}, q, config.o_bias);
+  out->o = naming.linear("o", {{names.o, hidden}}, q, config.o_bias);
   return out;
 }
 
 void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
                     const GatedMlpNames& names, GatedMlpSources& out) {
   const std::string stem = names.stem, name = names.name;
-  std::vector<StoredPart> gate_up{{stem + "gate_proj", names.width},
-                                  {stem + "up_proj", names.width}};
+  std::vector<StoredPart> gate_up{{stem + names.gate_proj, names.width},
+                                  {stem + names.up_proj, names.width}};
   if (naming.paddle()) {  // the gate first, whatever the name says
     gate_up = {{stem + "up_gate_proj", 2 * names.width}};
   } else if (names.fused) {
-    gate_up = {{stem + "gate_up_proj", 2 * names.width}};
+    gate_up = {{stem + names.gate_up_proj, 2 * names.width}};
   }
   const int64_t hidden = config.hidden_size;
   out.gate_up = naming.linear(name + "gate_up", gate_up, hidden, names.bias, WeightUse::kGateUp);
-  out.down = naming.linear(name + "down", {{stem + "down_proj", hidden}}, names.width, names.bias);
+  out.down =
+      naming.linear(name + "down", {{stem + names.down_proj, hidden}}, names.width, names.bias);
   out.gate = config.gate;
 }
 

@@ -20,6 +20,7 @@ struct LayerNames {
   const char* feed_forward_post_norm = nullptr;
   const char* q_norm = "self_attn.q_norm";  ///< read if ModelConfig::qk_norm
   const char* k_norm = "self_attn.k_norm";
+  const char* o = "self_attn.o_proj";
   bool fused_qkv = false;      ///< self_attn.qkv_proj has the rows of q, k and v
   bool fused_gate_up = false;  ///< mlp.gate_up_proj has the rows of gate and up
   bool parallel = false;       ///< LayerSources::parallel
@@ -43,7 +44,7 @@ LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming,
 /// Attention with the heads, RoPE and window of the config, of no tensors yet.
 std::unique_ptr<AttentionSources> plain_attention(const ModelConfig& config, int32_t layer);
 
-/// self_attn, with the heads, biases, norms and window of the config.
+/// self_attn, with the heads, biases, norms, window and gate of the config.
 std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
                                                  const LayerNaming& naming,
                                                  const LayerNames& names = {});
@@ -55,6 +56,10 @@ struct GatedMlpNames {
   int64_t width = 0;  ///< intermediate size
   bool bias = false;
   bool fused = false;  ///< one module has the rows of gate and up
+  const char* gate_up_proj = "gate_up_proj";
+  const char* gate_proj = "gate_proj";
+  const char* up_proj = "up_proj";
+  const char* down_proj = "down_proj";
 };
 
 void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,

@@ -177,15 +177,23 @@ std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const Lay
   return out;
 }
 
+bool has_experts(const ModelConfig& config, int32_t layer) {
+  const std::vector<bool>& sparse = config.moe.sparse_layers;
+  return !sparse.empty() && sparse[static_cast<size_t>(layer)];
+}
+
+std::unique_ptr<FeedForwardSources> list_experts_or_mlp(const ModelConfig& config,
+                                                        const LayerNaming& naming,
+                                                        const ExpertNames& names) {
+  if (!has_experts(config, naming.layer())) return list_mlp(config, naming);
+  return list_experts(config, naming, names);
+}
+
 LayerSources list_moe_layer(const ModelConfig& config, const LayerNaming& naming,
                             const ExpertNames& names) {
   LayerSources out = list_norms(config, naming);
   out.mixer = list_attention(config, naming);
-  if (config.moe.sparse_layers[static_cast<size_t>(naming.layer())]) {
-    out.feed_forward = list_experts(config, naming, names);
-  } else {
-    out.feed_forward = list_mlp(config, naming);
-  }
+  out.feed_forward = list_experts_or_mlp(config, naming, names);
   return out;
 }
 

@@ -36,7 +36,15 @@ struct ExpertNames {
 std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const LayerNaming& naming,
                                             const ExpertNames& names);
 
-/// A Llama-like layer whose MLP is the experts where the config says so.
+/// Whether the config says that the layer has some.
+bool has_experts(const ModelConfig& config, int32_t layer);
+
+/// The experts where it has them, else an MLP.
+std::unique_ptr<FeedForwardSources> list_experts_or_mlp(const ModelConfig& config,
+                                                        const LayerNaming& naming,
+                                                        const ExpertNames& names);
+
+/// A Llama-like layer with them.
 LayerSources list_moe_layer(const ModelConfig& config, const LayerNaming& naming,
                             const ExpertNames& names);
 

@@ -35,6 +35,12 @@ std::span<const Family* const> all_families() {
       &ministral3_family(),
       &cohere2_family(),
       &hunyuan_v1_dense_family(),
+      &lfm2_family(),
+      &lfm2_moe_family(),
+      &qwen3_5_text_family(),
+      &qwen3_5_moe_text_family(),
+      &qwen3_next_family(),
+      &granitemoehybrid_family(),
   };
   return kFamilies;
 }

@@ -193,13 +193,13 @@ namespace {
 
 /// ModelSources::adapter_parts of those layers.
 int64_t count_parts(const std::vector<LayerSources>& layers) {
-  size_t most = 1;
+  int64_t most = 1;
   for (const LayerSources& layer : layers) {
     for (const MatrixSource* source : layer.matrices()) {
-      if (source->adaptable) most = std::max(most, source->parts.size());
+      if (source->adaptable) most = std::max(most, adapter_parts(*source));
     }
   }
-  return static_cast<int64_t>(most);
+  return most;
 }
 
 /// The same of `sources`, whose layers are named so.
@@ -260,7 +260,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   number_sites(out);
   out.adapter_parts = count_adapter_parts(*family, config, naming, out);
   out.final_norm = {.name = "final_norm",
-                    .parts = {{naming.prefix + "norm.weight", hidden}},
+                    .parts = {{str_cat(naming.prefix, family->final_norm, ".weight"), hidden}},
                     .offset = config.norm_offset,
                     .is_norm = true,
                     .is_float = config.norm_offset != 0.0f};

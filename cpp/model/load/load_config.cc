@@ -401,6 +401,7 @@ ModelConfig parse_model_config(const std::string& config_json,
   config.causal = read_causal(reader, config);
   if (family.vision != nullptr) read_vision(reader, json, *family.vision, config);
   read_ropes(reader, family, config);
+  if (std::ranges::count(config.layer_rope, kNoRope) == config.num_layers) config.ropes.clear();
   config.gate.activation = read_activation(reader, family.defaults);
   read_eos(reader, config.vocab_size, config.eos_token_ids);
   std::vector<std::string_view> harmless = family.harmless_keys;

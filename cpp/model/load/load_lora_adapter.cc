@@ -11,6 +11,7 @@
 #include "model/checkpoint/expect_tensor.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/families/family.h"
+#include "model/families/wrapper.h"
 #include "model/json/json.h"
 #include "model/load/list_sources.h"
 #include "model/lora/lora_config.h"
@@ -27,23 +28,32 @@ constexpr const char* kPickleFile = "adapter_model.bin";
 constexpr uint64_t kMaxConfigBytes = 4u << 20;
 constexpr std::string_view kPrefix = "base_model.model.";
 
+/// Rows of a module, from `row` on, and the columns of a linear's output that they are.
+struct SiteRows {
+  int64_t row = 0, column = 0, count = 0;
+};
+
 /// A linear of the model, or a part of one, that adapters may name.
 struct Site {
   int32_t layer = 0;
-  int32_t number = kNoSite;      ///< MatrixSource::site
-  int64_t column = 0, cols = 0;  ///< of the linear's output
-  int64_t k = 0;                 ///< of the linear
+  int32_t number = kNoSite;    ///< MatrixSource::site
+  int64_t n = 0, k = 0;        ///< of the module
+  std::vector<SiteRows> rows;  ///< by ascending column
 };
 
 /// By module path.
 using Sites = std::map<std::string, Site, std::less<>>;
 
 void add_sites(const MatrixSource& matrix, int32_t layer, Sites& sites) {
-  Site site{layer, matrix.site, 0, 0, matrix.k};
+  int64_t column = 0;
   for (const StoredPart& part : matrix.parts) {
-    site.cols = part.n;
-    sites.emplace(part.name.substr(0, part.name.rfind('.')), site);
-    site.column += part.n;
+    Site& site = sites[part.name.substr(0, part.name.rfind('.'))];
+    site.layer = layer;
+    site.number = matrix.site;
+    site.n = part.shape.empty() ? part.n : part.shape.front();
+    site.k = matrix.k;
+    site.rows.push_back({part.offset / matrix.k, column, part.n});
+    column += part.n;
   }
 }
 
@@ -51,8 +61,12 @@ void add_sites(const MatrixSource& matrix, int32_t layer, Sites& sites) {
 Sites list_sites(const ModelConfig& config) {
   std::vector<TensorNaming> namings;
   const Family* family = find_family(config.model_type);
-  const bool sees = family != nullptr && family->vision != nullptr;
-  for (const char* prefix : sees ? family->vision->text_prefixes : std::vector{"model."}) {
+  std::vector<const char*> prefixes = {"model."};
+  if (family != nullptr && family->vision != nullptr) prefixes = family->vision->text_prefixes;
+  if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
+    prefixes.insert(prefixes.end(), wrapper->prefixes.begin(), wrapper->prefixes.end());
+  }
+  for (const char* prefix : prefixes) {
     namings.push_back({CheckpointLayout::kTorch, prefix});
   }
   if (family != nullptr && family->has_paddle_layout) {
@@ -62,12 +76,14 @@ Sites list_sites(const ModelConfig& config) {
   }
   Sites sites;
   for (const TensorNaming& naming : namings) {
+    Sites own;
     const ModelSources sources = list_sources(config, naming);
     for (size_t layer = 0; layer < sources.layers.size(); ++layer) {
       for (const MatrixSource* matrix : sources.layers[layer].matrices()) {
-        if (matrix->adaptable) add_sites(*matrix, static_cast<int32_t>(layer), sites);
+        if (matrix->adaptable) add_sites(*matrix, static_cast<int32_t>(layer), own);
       }
     }
+    sites.merge(own);
   }
   return sites;
 }
@@ -98,7 +114,8 @@ class AdapterReader {
       throw_error(ErrorCode::kCorruptFile, kWeightsFile, " holds no tensors.");
     }
     std::sort(out.begin(), out.end(), [](const Module& x, const Module& y) {
-      return std::pair(x.site.layer, x.site.column) < std::pair(y.site.layer, y.site.column);
+      return std::pair(x.site.layer, x.site.rows.front().column) <
+             std::pair(y.site.layer, y.site.rows.front().column);
     });
     check_overlaps(out);
     return out;
@@ -123,8 +140,8 @@ class AdapterReader {
     const auto site = sites_.find(path);
     if (site == sites_.end()) {
       refuse(tensor,
-             "this model has no such linear. q, k, v, o, gate, up and down projections of its "
-             "layers can be adapted; embedding, head, routers and experts can't");
+             "this model has no such linear. The projections of its layers' attention, states "
+             "and MLPs can be adapted; embedding, head, routers and experts can't");
     }
     Module& module = modules_[std::string(path)];
     module.path = path;
@@ -147,7 +164,7 @@ class AdapterReader {
     }
     module.rank = lora_.rank_of(module.path);
     check_shape(*module.a, {module.rank, module.site.k});
-    check_shape(*module.b, {module.site.cols, module.rank});
+    check_shape(*module.b, {module.site.n, module.rank});
     if (module.rank > max_rank_) {
       throw_error(ErrorCode::kLimitExceeded, kWeightsFile, ": ", in_quotes(module.path),
                   " has the rank ", module.rank, "; max_lora_rank is ", max_rank_,
@@ -175,10 +192,18 @@ class AdapterReader {
       for (size_t j = i + 1; j < modules.size(); ++j) {
         const Site &x = modules[i].site, &y = modules[j].site;
         if (y.layer != x.layer) break;
-        if (y.number != x.number || y.column >= x.column + x.cols) continue;
+        if (y.number != x.number || !overlap(x.rows, y.rows)) continue;
         refuse(*modules[j].a, str_cat("it adapts the same weights as ", modules[i].path));
       }
     }
+  }
+
+  static bool overlap(const std::vector<SiteRows>& a, const std::vector<SiteRows>& b) {
+    return std::ranges::any_of(a, [&](const SiteRows& x) {
+      return std::ranges::any_of(b, [&](const SiteRows& y) {
+        return x.column < y.column + y.count && y.column < x.column + x.count;
+      });
+    });
   }
 
   [[noreturn]] static void refuse(const CheckpointTensor& tensor, const std::string& why) {
@@ -222,33 +247,63 @@ Checkpoint open_weights(const fs::path& folder) {
   return Checkpoint(Checkpoint::SingleFile{file});
 }
 
-/// What a module adds to a linear: of a rank's part of it what concerns that.
-void add_parts(const AdaptedLinear& linear, const Module& module, float scale,
-               std::vector<LoraPart>& out) {
-  const Site& site = module.site;
-  LoraPart whole{as_part(*module.a), as_part(*module.b), site.column, scale};
-  if (linear.slice == nullptr) {
-    out.push_back(whole);
-    return;
-  }
-  const auto from = [](const WeightPart& part, int64_t row, int64_t column) {
-    const int64_t element = row * part.row_stride + column;
-    return static_cast<const std::byte*>(part.data) +
-           static_cast<size_t>(element) * dtype_size(part.dtype);
-  };
-  whole.a.data = from(whole.a, 0, linear.slice->first_input);
-  whole.a.k = linear.k;
+/// A module's rows by the columns of a linear as a rank has it.
+std::vector<SiteRows> rows_on(const AdaptedLinear& linear, const Site& site) {
+  if (linear.slice == nullptr) return site.rows;
+  std::vector<SiteRows> out;
   int64_t column = 0;
-  for (const SourceRange& rows : linear.slice->rows) {
-    const int64_t first = std::max(rows.first, site.column);
-    const int64_t end = std::min(rows.first + rows.count, site.column + site.cols);
-    if (first < end) {
-      LoraPart& part = out.emplace_back(whole);
-      part.b.data = from(part.b, first - site.column, 0);
-      part.b.n = end - first;
-      part.column = column + first - rows.first;
+  for (const SourceRange& range : linear.slice->rows) {
+    for (const SiteRows& rows : site.rows) {
+      const int64_t first = std::max(range.first, rows.column);
+      const int64_t end = std::min(range.first + range.count, rows.column + rows.count);
+      if (first >= end) continue;
+      out.push_back({rows.row + first - rows.column, column + first - range.first, end - first});
     }
-    column += rows.count;
+    column += range.count;
+  }
+  return out;
+}
+
+/// Memory for rows of lora_B that a linear has in another order.
+using RowCopies = std::vector<std::vector<std::byte>>;
+
+/// Those rows of lora_B, one behind the other.
+WeightPart gather_rows(const CheckpointTensor& b, std::span<const SiteRows> pieces,
+                       RowCopies& copies) {
+  WeightPart out = as_part(b);
+  out.n = 0;
+  const size_t row = static_cast<size_t>(out.row_stride) * dtype_size(out.dtype);
+  const auto* from = static_cast<const std::byte*>(b.data);
+  std::vector<std::byte> copy;
+  for (const SiteRows& piece : pieces) {
+    const std::byte* first = from + static_cast<size_t>(piece.row) * row;
+    if (out.n == 0) out.data = first;
+    if (pieces.size() > 1) {
+      copy.insert(copy.end(), first, first + static_cast<size_t>(piece.count) * row);
+    }
+    out.n += piece.count;
+  }
+  if (pieces.size() > 1) out.data = copies.emplace_back(std::move(copy)).data();
+  return out;
+}
+
+/// What a module adds to a linear: of a rank's part of it what concerns that. Neighbouring columns
+/// are one part.
+void add_parts(const AdaptedLinear& linear, const Module& module, float scale, RowCopies& copies,
+               std::vector<LoraPart>& out) {
+  WeightPart a = as_part(*module.a);
+  if (linear.slice != nullptr) {
+    a.data = static_cast<const std::byte*>(a.data) +
+             static_cast<size_t>(linear.slice->first_input) * dtype_size(a.dtype);
+    a.k = linear.k;
+  }
+  const std::vector<SiteRows> all = rows_on(linear, module.site);
+  for (size_t first = 0; first < all.size();) {
+    size_t end = first + 1;
+    while (end < all.size() && all[end].column == all[end - 1].column + all[end - 1].count) ++end;
+    const std::span<const SiteRows> pieces(all.data() + first, end - first);
+    out.push_back({a, gather_rows(*module.b, pieces, copies), all[first].column, scale});
+    first = end;
   }
 }
 
@@ -262,11 +317,12 @@ std::vector<std::unique_ptr<PackedLora>> pack(const LoraPlace& place, DType stor
     if (packed != nullptr) continue;
     const AdaptedLinear& linear = place.linears[static_cast<size_t>(first->site.number)];
     LoraSpec spec{{}, linear.n, linear.k, storage};
+    RowCopies copies;
     for (auto module = first; module != modules.end(); ++module) {
       const Site& site = module->site;
       if (site.layer != first->site.layer) break;
       if (site.number != first->site.number) continue;
-      add_parts(linear, *module, config.scale_of(module->path), spec.parts);
+      add_parts(linear, *module, config.scale_of(module->path), copies, spec.parts);
     }
     checkpoint.check_unchanged();
     if (!spec.parts.empty()) packed = place.backend->pack_lora(spec);
@@ -326,7 +382,7 @@ size_t plan_lora_bytes(const ModelConfig& config, DType storage, int32_t rank,
   for (const LayerSources& layer : sources.layers) {
     for (const MatrixSource* matrix : layer.matrices()) {
       if (!matrix->adaptable) continue;
-      numbers += static_cast<int64_t>(matrix->parts.size()) * rank * matrix->k + rank * matrix->n();
+      numbers += adapter_parts(*matrix) * rank * matrix->k + rank * matrix->n();
     }
   }
   return static_cast<size_t>(numbers) * dtype_size(storage);

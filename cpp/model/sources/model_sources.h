@@ -53,8 +53,8 @@ struct ModelSources {
   VectorSource final_norm;
   MatrixSource head;  ///< [V, H]; empty if the embedding serves as head
   int32_t num_sites = 0;
-  /// Modules that the linear of most modules is made of that adapters may change, in the names that
-  /// adapters have (CheckpointLayout::kTorch's): an adapter may have a part for each.
+  /// adapter_parts() of the linear that has most, of those that adapters may change, in the names
+  /// that adapters have (CheckpointLayout::kTorch's).
   int64_t adapter_parts = 1;
   std::optional<MtpSources> mtp;        ///< of ModelConfig::uses_mtp
   std::optional<VisionSources> vision;  ///< of ModelConfig::vision

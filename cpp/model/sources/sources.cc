@@ -24,6 +24,16 @@ int64_t MatrixSource::n() const noexcept {
 
 int64_t VectorSource::n() const noexcept { return ranges.empty() ? total(parts) : total(ranges); }
 
+int64_t adapter_parts(const MatrixSource& source) noexcept {
+  int64_t out = 0;
+  const StoredPart* before = nullptr;
+  for (const StoredPart& part : source.parts) {
+    if (before == nullptr || before->name != part.name) ++out;
+    before = &part;
+  }
+  return out;
+}
+
 WeightShape MatrixSource::weight_shape(DType storage) const {
   return {.n = n(),
           .k = k,

@@ -48,6 +48,7 @@ enum class MatrixRole : uint8_t {
   kLinear,      ///< of a layer: quantized if the model is
   kVocabulary,  ///< embedding or head
   kRouter,      ///< kept in float32 whatever the model's dtype, never quantized
+  kGates,       ///< of a layer, few rows that open and close a state: never quantized
 };
 
 /// No number: no adapter changes the linear.
@@ -87,6 +88,10 @@ struct MatrixSource {
   /// Without its numbers, as the backend is asked for it.
   WeightShape weight_shape(DType storage) const;
 };
+
+/// Parts that one adapter may have for the linear: one for each of its runs of rows of one stored
+/// tensor.
+int64_t adapter_parts(const MatrixSource& source) noexcept;
 
 /// Stored vectors, one behind the other. Empty: the model has none.
 struct VectorSource {

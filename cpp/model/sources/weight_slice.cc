@@ -105,6 +105,11 @@ SourceRange share_range(int64_t size, int64_t unit, const RankPlace& place, std:
   return {first, std::min(units * (index + 1) / count * wide, size) - first};
 }
 
+SourceRange input_range(const MatrixSource& matrix, const RankPlace& place, std::string_view what) {
+  const bool whole = matrix.quant.bits == 0 || matrix.whole_inputs;
+  return share_range(matrix.k, whole ? 1 : matrix.quant.group_size, place, what);
+}
+
 SourceRange share_kv_heads(int64_t heads, int64_t kv_heads, const RankPlace& place) {
   const int64_t count = place.count;
   if (heads % count != 0 || (kv_heads % count != 0 && count % kv_heads != 0)) {

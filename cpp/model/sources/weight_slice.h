@@ -26,6 +26,10 @@ SourceRange share_range(int64_t size, int64_t unit, const RankPlace& place, std:
 /// ranks.
 SourceRange share_kv_heads(int64_t heads, int64_t kv_heads, const RankPlace& place);
 
+/// The rank's share of a matrix's inputs: whole quantization groups, unless the matrix has its own
+/// order of inputs. Throws likewise.
+SourceRange input_range(const MatrixSource& matrix, const RankPlace& place, std::string_view what);
+
 /// Turn the source into the rank's: these features of each expert, these inputs, or these experts.
 void slice_rows(MatrixSource& source, std::vector<SourceRange> rows);
 /// Throws Error(kUnsupported) that names the tensor if inputs have their own order.

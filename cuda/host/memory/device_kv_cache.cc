@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/checked_math.h"
 
 namespace headrace::cuda {
 
@@ -21,8 +20,11 @@ const DeviceKvCache& device_cache(const KvCache& cache) {
   return *device;
 }
 
-DeviceKvCache::DeviceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage)
-    : KvCache(layout, num_blocks), storage_(std::move(storage)) {}
+DeviceKvCache::DeviceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage,
+                             int32_t num_slots, Backend::Buffer state_storage)
+    : KvCache(layout, num_blocks, num_slots),
+      storage_(std::move(storage)),
+      states_(layout, num_slots, std::move(state_storage)) {}
 
 KvLayout DeviceKvCache::kv_layout() const { return kv_layout_of(rows(), block_size()); }
 
@@ -68,24 +70,25 @@ DeviceKvCache::~DeviceKvCache() {
 }
 
 void DeviceKvCache::add_host_blocks(CudaContext& context, int32_t count) {
-  const auto bytes = checked_mul(static_cast<uint64_t>(count), block_bytes(layout()));
-  HEADRACE_CHECK(count > 0 && context_ == nullptr && bytes.has_value(), count);
-  try {
-    host_storage_ = PinnedBuffer(context, *bytes);
-  } catch (const Error& error) {
-    if (context.lost()) throw;
-    throw_error(ErrorCode::kOutOfMemory, "the system refused ", *bytes >> 20,
-                " MiB of page-locked memory for swap_space (", error.what(),
-                "): lower swap_space, or raise the limit of locked memory.");
-  }
+  HEADRACE_CHECK(num_host_blocks_ == 0, count);
+  host_storage_ = pin_for_swaps(context, count, block_bytes(layout()));
   context_ = &context;
   num_host_blocks_ = count;
+}
+
+void DeviceKvCache::add_host_slots(CudaContext& context, int32_t count) {
+  states_.add_host_slots(context, count);
+  context_ = &context;
 }
 
 void DeviceKvCache::copy_blocks(std::span<const BlockCopy> copies, Stream stream) {
   copies_ = stream;
   const Parts codes = numbers(), scales = all_scales();
   for (const BlockCopy& copy : copies) {
+    if (copy.is_state) {
+      states_.copy(*context_, copy, stream);
+      continue;
+    }
     HEADRACE_CHECK(copy.block >= 0 && copy.block < num_blocks(), "block ", copy.block);
     HEADRACE_CHECK(copy.host_block >= 0 && copy.host_block < num_host_blocks_, "host block ",
                    copy.host_block, " of ", num_host_blocks_);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "backend/contract/backend.h"
+#include "cuda/host/memory/device_states.h"
 #include "cuda/host/memory/pinned.h"
 #include "cuda/kernels/kv_layout.h"
 
@@ -16,9 +17,10 @@ namespace headrace::cuda {
 class DeviceKvCache final : public KvCache {
  public:
   /// `storage`: block_bytes(layout) for each block and the spare one, contents undefined: kernels
-  /// read no position that its sequence hasn't written.
-  DeviceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage);
-  /// Waits for copies of host blocks.
+  /// read no position that its sequence hasn't written. `state_storage`: as DeviceStates has it.
+  DeviceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage,
+                int32_t num_slots, Backend::Buffer state_storage);
+  /// Waits for copies to and from the host.
   ~DeviceKvCache() override;
 
   /// Of one block.
@@ -33,8 +35,11 @@ class DeviceKvCache final : public KvCache {
   /// A place in the spare block.
   int64_t spare_slot() const { return int64_t{num_blocks()} * block_size(); }
 
+  const DeviceStates& states() const { return states_; }
+
   /// Page-locked memory for `count` blocks. Throws Error(kOutOfMemory). REQUIRES: there is none.
   void add_host_blocks(CudaContext& context, int32_t count);
+  void add_host_slots(CudaContext& context, int32_t count);
   /// Puts the copies on `stream`, which outlives this. Throws Error(kDevice).
   void copy_blocks(std::span<const BlockCopy> copies, Stream stream);
   /// A block's part of the first slot's keys, for tests.
@@ -58,7 +63,8 @@ class DeviceKvCache final : public KvCache {
   void copy_parts(const BlockCopy& copy, const Parts& parts, std::byte* host, Stream stream);
 
   Backend::Buffer storage_;
-  CudaContext* context_ = nullptr;  ///< of the host blocks; null: there are none
+  DeviceStates states_;
+  CudaContext* context_ = nullptr;  ///< null: nothing is on the host
   PinnedBuffer host_storage_;       ///< [host block][array], then the block's scales alike
   int32_t num_host_blocks_ = 0;
   Stream copies_ = nullptr;  ///< the stream of the last ones; null: there were none

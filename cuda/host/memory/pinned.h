@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "cuda/host/runtime/context.h"
@@ -39,6 +40,10 @@ class PinnedBuffer {
   void* data_ = nullptr;
   size_t bytes_ = 0;
 };
+
+/// For `count` things of a cache on the host, of `each` bytes. Throws Error(kOutOfMemory) naming
+/// the option, or kDevice of a lost GPU.
+PinnedBuffer pin_for_swaps(CudaContext& context, int32_t count, size_t each);
 
 /// A point on a stream to wait for. Move-only; an empty one is never waited for.
 class EventHandle {

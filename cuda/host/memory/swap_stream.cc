@@ -20,17 +20,19 @@ void SwapStream::begin_step() {
   ++step_;
 }
 
-void SwapStream::note_use(int32_t block) {
-  const auto index = static_cast<size_t>(block);
-  if (index >= last_use_.size()) last_use_.resize(index + 1, 0);
-  last_use_[index] = step_;
+void SwapStream::note_use(int32_t index, bool is_state) {
+  std::vector<uint64_t>& uses = last_use_[is_state ? 1 : 0];
+  const auto at = static_cast<size_t>(index);
+  if (at >= uses.size()) uses.resize(at + 1, 0);
+  uses[at] = step_;
 }
 
 Stream SwapStream::begin_copies(std::span<const BlockCopy> copies) {
   uint64_t last = 0;
   for (const BlockCopy& copy : copies) {
+    const std::vector<uint64_t>& uses = last_use_[copy.is_state ? 1 : 0];
     const auto index = static_cast<size_t>(copy.block);
-    if (index < last_use_.size()) last = std::max(last, last_use_[index]);
+    if (index < uses.size()) last = std::max(last, uses[index]);
   }
   if (last == 0) return stream_;
   if (last == step_) end_of(step_).record(context_.stream());  // nothing more is queued of it

@@ -1,6 +1,6 @@
 #pragma once
 
-// KV blocks on their way to host memory and back, beside the kernels.
+// KV blocks and state slots on their way to host memory and back, beside the kernels.
 
 #include <array>
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace headrace::cuda {
 
-/// Copies run behind the last step that uses one of their blocks, beside later ones, and in front
-/// of what is queued on the context's stream next. Used by the backend's thread; what it throws is
-/// Error(kDevice).
+/// Copies run behind the last step that uses one of their blocks or slots, beside later ones, and
+/// in front of what is queued on the context's stream next. Used by the backend's thread; what it
+/// throws is Error(kDevice).
 class SwapStream {
  public:
   explicit SwapStream(CudaContext& context);
@@ -26,8 +26,8 @@ class SwapStream {
 
   /// What is queued on the context's stream from now on belongs to the next step.
   void begin_step();
-  /// The step uses the block.
-  void note_use(int32_t block);
+  /// The step uses the block, or the slot.
+  void note_use(int32_t index, bool is_state = false);
   /// Where to put these copies.
   Stream begin_copies(std::span<const BlockCopy> copies);
   /// The next step waits for them.
@@ -42,8 +42,8 @@ class SwapStream {
   Stream stream_ = nullptr;
   std::array<EventHandle, kEvents> ends_;
   EventHandle copied_;
-  uint64_t step_ = 0;               // under way; 0: none has begun
-  std::vector<uint64_t> last_use_;  // by block; 0: never
+  uint64_t step_ = 0;                              // under way; 0: none has begun
+  std::array<std::vector<uint64_t>, 2> last_use_;  // by block, and by slot; 0: never
 };
 
 }  // namespace headrace::cuda

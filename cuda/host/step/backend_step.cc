@@ -2,6 +2,7 @@
 #include <array>
 #include <type_traits>
 
+#include "backend/checks/op_checks_state.h"
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/host/cuda_backend.h"
@@ -54,6 +55,8 @@ void CudaBackend::begin_step(const StepBatch& batch) {
   HEADRACE_CHECK(
       batch.rope_positions.empty() || batch.rope_positions.size() == 3 * batch.token_ids.size(),
       batch.rope_positions.size());
+  // What only takes memory may use a slot for many slices.
+  if (!reserving_) check_batch_states(batch);
   context_.enter();
   if (rank_ != nullptr) rank_->expect_anew();
   context_.settle();  // or a failed step's copies would read what this one writes
@@ -79,6 +82,7 @@ void CudaBackend::begin_step(const StepBatch& batch) {
   tables_.clear();
   if (step_.table_stride > 0) {
     for (int32_t i = 0; i < batch.cache->layout().num_groups(); ++i) queue_tables(i);
+    if (batch.cache->layout().has_states()) queue_states();
     for (PlannedAttention& planned : attentions_) queue_plan(planned);
   }
   arena_.flush();

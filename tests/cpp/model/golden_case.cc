@@ -46,6 +46,15 @@ std::vector<std::string> golden_case_names() {
   return names;
 }
 
+bool can_share(const ModelConfig& config, int32_t count) {
+  const int32_t kv = config.num_kv_heads;
+  const bool heads = config.num_heads % count == 0 && (kv % count == 0 || count % kv == 0);
+  const bool widths = !config.stored_quantization.bits || config.intermediate_size >= 32 * count;
+  const bool states =
+      config.state.delta.key_heads % count == 0 && config.state.scan.groups % count == 0;
+  return config.qk_norm_kind != QkNorm::kRow && heads && widths && states;
+}
+
 GoldenCase load_golden_case(const std::string& name) {
   GoldenCase out;
   out.name = name;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "model/config/model_config.h"
+
 namespace headrace {
 
 struct GoldenPrompt {
@@ -59,6 +61,9 @@ std::map<std::string, std::vector<float>> read_golden_arrays(const std::filesyst
 
 /// Names of all cases, sorted, but those of families that nothing serves yet (unserved.txt).
 std::vector<std::string> golden_case_names();
+
+/// Whether `count` devices can share a golden model: its heads, norms, widths and states.
+bool can_share(const ModelConfig& config, int32_t count);
 GoldenCase load_golden_case(const std::string& name);
 
 }  // namespace headrace

@@ -13,19 +13,38 @@ namespace headrace {
 
 namespace {
 
+std::pair<int64_t, int64_t> state_shape_of(const ModelConfig& config, const std::string& name) {
+  const int64_t hidden = config.hidden_size;
+  const DeltaSpec& heads = config.state.delta;
+  const int64_t qkv = heads.qkv_columns(), z = heads.value_columns(), gate = heads.value_heads;
+  if (name == "in_proj_qkv") return {qkv, hidden};
+  if (name == "in_proj_z") return {z, hidden};
+  if (name == "in_proj_qkvz") return {qkv + z, hidden};
+  if (name == "in_proj_b" || name == "in_proj_a") return {gate, hidden};
+  if (name == "in_proj_ba") return {2 * gate, hidden};
+  if (name == "out_proj") return {hidden, z};
+  throw std::logic_error("no module " + name);
+}
+
+/// Whether the layer has that module: a state's or attention's.
+bool has_module(const ModelConfig& config, int32_t layer, const std::string& module) {
+  if (module.starts_with("linear_attn.")) return config.state.has(layer);
+  return !module.starts_with("self_attn.") || !config.state.has(layer);
+}
+
 std::pair<int64_t, int64_t> shape_of(const ModelConfig& config, const std::string& module) {
   const int64_t hidden = config.hidden_size, wide = config.intermediate_size;
   const int64_t q = int64_t{config.num_heads} * config.head_dim;
   const int64_t kv = int64_t{config.num_kv_heads} * config.head_dim;
   const std::string name = module.substr(module.find('.') + 1);
-  if (name == "q_proj") return {q, hidden};
+  if (name == "q_proj") return {config.attention_gate ? 2 * q : q, hidden};
   if (name == "k_proj" || name == "v_proj") return {kv, hidden};
   if (name == "qkv_proj") return {q + 2 * kv, hidden};
   if (name == "o_proj") return {hidden, q};
   if (name == "gate_proj" || name == "up_proj") return {wide, hidden};
   if (name == "up_gate_proj") return {2 * wide, hidden};
   if (name == "down_proj") return {hidden, wide};
-  throw std::logic_error("no module " + module);
+  return state_shape_of(config, name);
 }
 
 std::vector<float> decode(const CheckpointTensor& tensor) {
@@ -108,6 +127,7 @@ std::vector<WrittenModule> write_adapter(const TempFolder& folder, const ModelCo
   std::vector<WrittenModule> modules;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (const std::string& module : adapter.modules) {
+      if (!has_module(config, layer, module)) continue;
       const auto [n, k] = shape_of(config, module);
       modules.push_back({str_cat("model.layers.", layer, ".", module), n, k, adapter.rank,
                          adapter.alpha / (adapter.rslora ? std::sqrt(rank) : rank),

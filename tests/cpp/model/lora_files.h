@@ -13,7 +13,7 @@
 namespace headrace {
 
 struct AdapterToWrite {
-  /// Within each layer, as in HF checkpoints; all layers.
+  /// Within each layer, as in HF checkpoints; all layers that have them.
   std::vector<std::string> modules = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                                       "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
                                       "mlp.down_proj"};

@@ -53,7 +53,6 @@ SeqSpec Scenario::random_spec(const Options& options) {
     spec.ready_until = static_cast<int32_t>(below(spec.prompt.size()));
     if (options.ahead) spec.ahead_from = spec.ready_until + static_cast<int32_t>(below(4));
   }
-  if (kv_.has_states()) spec.may_be_postponed = once_in(20);
   if (options.media) spec.identity.media = random_media(static_cast<int32_t>(spec.prompt.size()));
   return spec;
 }
@@ -232,8 +231,7 @@ void Scenario::plan_ahead(const Options& options) {
   check_blocks(plan);
   check_slots(plan);
   ASSERT_TRUE(std::ranges::none_of(plan.seqs, [&](const PlannedSeq& seq) {
-    const SeqSpec& spec = jobs_.at(seq.id).spec;
-    return seq.num_drafts > 0 || seq.start_pos < spec.ahead_from || spec.may_be_postponed;
+    return seq.num_drafts > 0 || seq.start_pos < jobs_.at(seq.id).spec.ahead_from;
   }));
   if (!testing::Test::HasFatalFailure()) note_planned(plan);
 }

@@ -25,6 +25,11 @@ TEST(SchedulerAllocations, AFailureLosesNothing) {
     config.num_host_blocks = seed % 4 == 0 ? 30 : 0;
     if (seed % 5 > 2) config.windows = seed % 5 == 3 ? kMixed : kSliding;
     config.num_blocks *= static_cast<int32_t>(config.windows.size());
+    if (seed / 7 % 2 == 0) {
+      config.num_state_slots = config.max_num_seqs + static_cast<int32_t>(seed % 8);
+      config.num_host_state_slots = static_cast<int32_t>(seed / 14 % 3);
+      config.snapshot_interval = 4;
+    }
     Scenario scenario(config, seed);
     scenario.run({.drafts = seed % 2 == 0, .ahead = seed % 3 == 0, .arm = [](int64_t n) {
                     allocations_left = n;

@@ -125,7 +125,8 @@ TEST_P(StateVectors, Multiply) {
   EXPECT_EQ(a.values(), (std::vector<float>{3, 8, 3, 24, 35, 6}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, StateVectors, testing::Values("reference"),
+INSTANTIATE_TEST_SUITE_P(Isas, StateVectors,
+                         testing::Values("reference", "baseline", "avx2", "avx512", "avx512_bf16"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

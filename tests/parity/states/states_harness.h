@@ -2,11 +2,13 @@
 
 // A cache with one layer that keeps a state, and steps of slices on it.
 
+#include <cmath>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backend/host/array_kv_cache.h"
 #include "parity/parity.h"
 
 namespace headrace::parity {
@@ -63,6 +65,34 @@ class StateBench {
   std::vector<int32_t> ids_;
   std::vector<SeqSlice> seqs_;
 };
+
+/// Layer 0's states in a slot: matrices [head][key_dim][value_dim], then the window.
+inline std::vector<float> state_numbers(const StateBench& bench, int32_t slot) {
+  const StateRows& rows = bench.cache->layout().state(0);
+  const auto& slots = dynamic_cast<const ArrayKvCache&>(*bench.cache);
+  // Blocks of 16 columns; the reference has whole rows.
+  const int64_t values = rows.value_dim;
+  const int64_t width = bench.backend->device_info().isa == "reference" ? values : 16;
+  std::vector<float> out;
+  for (int64_t h = 0; h < rows.heads; ++h) {
+    const float* const matrix = slots.matrices(0, slot) + h * state_matrix_numbers(rows);
+    for (int64_t i = 0; i < rows.key_dim; ++i) {
+      for (int64_t j = 0; j < values; ++j) {
+        out.push_back(matrix[(j / width * rows.key_dim + i) * width + j % width]);
+      }
+    }
+  }
+  const float* const window = slots.window(0, slot);
+  out.insert(out.end(), window, window + int64_t{rows.window} * rows.channels);
+  return out;
+}
+
+/// Every number of layer 0's states in a slot, padding included.
+inline void fill_slot(StateBench& bench, int32_t slot, float value) {
+  const auto& slots = dynamic_cast<const ArrayKvCache&>(*bench.cache);
+  const size_t bytes = bench.backend->state_slot_bytes(bench.cache->layout());
+  std::fill_n(slots.matrices(0, slot), bytes / sizeof(float), value);
+}
 
 /// An op with a state: its layer's state, numbers that each row reads, and what it makes of rows.
 class StateOp {
@@ -160,13 +190,23 @@ class ScanOp final : public StateOp {
                         .spec = spec_};
     bench.backend->ssm_scan(args, *bench.cache, 0, out);
   }
+  /// What a head makes of a row's dt, in double.
+  struct Gate {
+    double time, decay;
+  };
+  Gate gate(int32_t h, float dt) const {
+    const double opened = std::log1p(std::exp(double{dt} + double{dt_bias_[size_t(h)]}));
+    const double time = std::min(std::max(opened, double{spec_.dt_min}), double{spec_.dt_max});
+    return {time, std::exp(-std::exp(double{a_log_[size_t(h)]}) * time)};
+  }
+  double skip(int32_t h) const { return skip_[size_t(h)]; }
 
  private:
   ScanSpec spec_;
   std::vector<float> a_log_, dt_bias_, skip_;
 };
 
-/// The rows have 3 more columns than the convolution reads, on both sides.
+/// The rows have columns that the convolution doesn't read, on both sides.
 class ConvOp final : public StateOp {
  public:
   ConvOp(const ConvSpec& spec, bool bias) : spec_(spec) {
@@ -174,10 +214,13 @@ class ConvOp final : public StateOp {
     weight_ = random.uniforms(int64_t{spec.channels} * spec.kernel);
     if (bias) bias_ = random.uniforms(spec.channels);
   }
+  static constexpr int32_t kFirst = 2;
+  double tap(int32_t c, int32_t j) const { return weight_[size_t(c * spec_.kernel + j)]; }
+  double bias(int32_t c) const { return bias_.empty() ? 0.0 : double{bias_[size_t(c)]}; }
   StateRows states() const override {
     return {.channels = spec_.channels, .window = spec_.kernel - 1};
   }
-  int64_t in_columns() const override { return spec_.channels + 3; }
+  int64_t in_columns() const override { return spec_.channels + kFirst + 1; }
   int64_t out_columns() const override { return spec_.channels; }
   std::vector<float> draw(Random& random, int64_t rows) const override {
     return random.uniforms(rows * in_columns());
@@ -186,7 +229,7 @@ class ConvOp final : public StateOp {
     const Matrix weight(*bench.backend, spec_.channels, spec_.kernel, weight_);
     const Matrix bias(*bench.backend, 1, spec_.channels,
                       bias_.empty() ? std::vector<float>(size_t(spec_.channels)) : bias_);
-    bench.backend->causal_conv(x.columns(2, spec_.channels), weight.view(),
+    bench.backend->causal_conv(x.columns(kFirst, spec_.channels), weight.view(),
                                bias_.empty() ? TensorView{} : bias.vector(), spec_, *bench.cache, 0,
                                out);
   }

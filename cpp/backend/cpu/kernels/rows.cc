@@ -136,6 +136,30 @@ void cap_row(float* x, float factor, float cap, int64_t n) {
   });
 }
 
+void gated_norm(const float* x, const float* gate, const float* weight, float eps, bool silu_gate,
+                bool gate_first, int64_t n, float* out) {
+  const auto gated = [gate, silu_gate](const float* from, int64_t i, int count) {
+    const F32 y = load_up_to(from + i, count), g = load_up_to(gate + i, count);
+    return silu_gate ? mul(y, silu(g)) : times_sigmoid(y, g);
+  };
+  if (gate_first) {
+    const F32 factor = inverse_rms(n, eps, [&](int64_t i, int count) {
+      const F32 y = gated(x, i, count);
+      store_up_to(out + i, y, count);
+      return y;
+    });
+    return scale(out, weight, factor, n, out);
+  }
+  rms_norm(x, weight, eps, n, out);
+  for_vectors(n, [&](int64_t i, int count) { store_up_to(out + i, gated(out, i, count), count); });
+}
+
+void multiply(const float* a, const float* b, int64_t n, float* out) {
+  for_vectors(n, [&](int64_t i, int count) {
+    store_up_to(out + i, mul(load_up_to(a + i, count), load_up_to(b + i, count)), count);
+  });
+}
+
 template <class Load>
 HEADRACE_SIMD_INLINE void widen(const uint16_t* in, int64_t n, float* out, const Load& load16) {
   int64_t i = 0;
@@ -157,8 +181,8 @@ void from_f16(const uint16_t* in, int64_t n, float* out) {
 }  // namespace
 
 extern const RowKernels kRowKernels;
-const RowKernels kRowKernels = {rms_norm,    add_rms_norm, layer_norm, gate_mul,
-                                add_row,     gate_row,     add_scaled, scale_row,
-                                mul_sigmoid, cap_row,      from_bf16,  from_f16};
+const RowKernels kRowKernels = {rms_norm,   add_rms_norm, layer_norm, gate_mul,    add_row,
+                                gate_row,   add_scaled,   scale_row,  mul_sigmoid, cap_row,
+                                gated_norm, multiply,     from_bf16,  from_f16};
 
 }  // namespace headrace::HEADRACE_ISA

@@ -3,6 +3,7 @@
 
 #include "backend/checks/op_checks.h"
 #include "backend/checks/op_checks_experts.h"
+#include "backend/checks/op_checks_state.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/weights/packed_panels.h"
 #include "backend/cpu/weights/quant_panels.h"
@@ -183,6 +184,31 @@ void CpuBackend::cap_logits(TensorView logits, float factor, float cap) {
       } else {
         isa_->rows->cap(x, factor, cap, count);
       }
+    }
+  });
+}
+
+void CpuBackend::gated_norm(TensorView x, TensorView gate, TensorView weight,
+                            const GatedNormSpec& spec, TensorView out) {
+  check_gated_norm(x, gate, weight, spec, out);
+  const int64_t step = weight.shape.elements() == spec.group ? 0 : spec.group;
+  const bool silu = spec.gate == GatedNormSpec::Gate::kSilu;
+  for_rows(out.rows(), 3 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* weights = weight.as<float>();
+      for (int64_t j = 0; j < out.cols(); j += spec.group, weights += step) {
+        isa_->rows->gated_norm(x.row<float>(i) + j, gate.row<float>(i) + j, weights, spec.eps, silu,
+                               spec.gate_first, spec.group, out.row<float>(i) + j);
+      }
+    }
+  });
+}
+
+void CpuBackend::multiply(TensorView a, TensorView b, TensorView out) {
+  check_multiply(a, b, out);
+  for_rows(out.rows(), 3 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->rows->multiply(a.row<float>(i), b.row<float>(i), out.cols(), out.row<float>(i));
     }
   });
 }

@@ -12,6 +12,24 @@ HEADRACE_SIMD_INLINE F32 times_sigmoid(F32 x, F32 y) {
   return div(x, add(set1(1.0f), exp(sub(zero(), y))));
 }
 
+/// log(1 + e^x).
+HEADRACE_SIMD_INLINE F32 softplus(F32 x) {
+  // With y = e^-|x| in [0, 1]: max(x, 0) + log(1 + y), where log(1 + y) = 2 artanh(s) with
+  // s = y / (2 + y) <= 1/3, whose series ends at s^15: what is left out is below 2^-29 of it.
+  const F32 y = exp(min(sub(zero(), x), x));
+  const F32 s = div(y, add(set1(2.0f), y));
+  const F32 z = mul(s, s);
+  F32 p = set1(2.0f / 15.0f);
+  p = fma(p, z, set1(2.0f / 13.0f));
+  p = fma(p, z, set1(2.0f / 11.0f));
+  p = fma(p, z, set1(2.0f / 9.0f));
+  p = fma(p, z, set1(2.0f / 7.0f));
+  p = fma(p, z, set1(2.0f / 5.0f));
+  p = fma(p, z, set1(2.0f / 3.0f));
+  p = fma(p, z, set1(2.0f));
+  return fma(s, p, max(zero(), x));
+}
+
 /// The probability that a normal variable exceeds y >= 0.
 HEADRACE_SIMD_INLINE F32 normal_tail(F32 y) {
   // 2^-p(y); p is fitted on [0, 6] so that the result is off by 2^-27 at most, and grows from

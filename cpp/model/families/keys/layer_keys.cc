@@ -33,6 +33,17 @@ float read_cap(ConfigReader& reader, const char* key, double fallback) {
   return static_cast<float>(reader.optional_number(key, kLeast, kMost).value_or(0.0));
 }
 
+void read_granite_factors(ConfigReader& reader, ModelConfig& config) {
+  const auto factor = [&reader](const char* key) {
+    constexpr double kLeast = 1e-9, kMost = 1e9;
+    return static_cast<float>(reader.number(key, 1.0, kLeast, kMost));
+  };
+  config.embedding_scale = factor("embedding_multiplier");
+  config.residual_scale = factor("residual_multiplier");
+  config.attention_scale = factor("attention_multiplier");
+  config.logit_scale = 1.0f / factor("logits_scaling");
+}
+
 void turn_sliding_layers_only(ModelConfig& config) {
   for (size_t i = 0; i < config.layer_rope.size(); ++i) {
     config.layer_rope[i] = config.layer_window[i] > 0 ? 0 : kNoRope;

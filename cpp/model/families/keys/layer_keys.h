@@ -28,6 +28,9 @@ void read_attention_bias(ConfigReader& reader, ModelConfig& config);
 /// A cap of logits: `fallback` where the key is absent, 0 (none) where it is null.
 float read_cap(ConfigReader& reader, const char* key, double fallback);
 
+/// Granite's factors on embeddings, blocks, attention and logits.
+void read_granite_factors(ConfigReader& reader, ModelConfig& config);
+
 /// Only layers with a window turn.
 void turn_sliding_layers_only(ModelConfig& config);
 

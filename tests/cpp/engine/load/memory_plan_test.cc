@@ -187,6 +187,94 @@ TEST(MemoryPlan, RefusesWhatTheBudgetCannotHold) {
   expect_mentions(refusal(request, ErrorCode::kLimitExceeded), {"kv_cache_bytes is 10", "1048576"});
 }
 
+/// 4 sequences with states of 10 MiB; 300 MiB are left for them and for blocks.
+MemoryRequest with_states() {
+  MemoryRequest request = base();
+  request.state_slot_bytes = 10 * kMiB;
+  request.keeps_snapshots = true;
+  request.model_max_len = 64 * 64;
+  return request;
+}
+
+TEST(MemoryPlan, StatesOfRunningSequencesComeFirst) {
+  MemoryRequest request = with_states();
+  request.keeps_snapshots = false;
+  EXPECT_EQ(plan_memory(request).num_state_slots, 4);
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 256) << "all that are of use";
+  request.draft_slots = 3;
+  EXPECT_EQ(plan_memory(request).num_state_slots, 16);
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 140);
+  request.draft_slots = 7;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"4 sequences", "7 guessed", "32 slots of 10.0 MiB (320.0 MiB)", "1.0 MiB",
+                   "300.0 MiB are left", "lower max_num_seqs", "memory_utilization"});
+}
+
+TEST(MemoryPlan, SnapshotsHaveHalfOfTheRest) {
+  MemoryRequest request = with_states();
+  MemoryPlan plan = plan_memory(request);
+  EXPECT_EQ(plan.num_state_slots, 4 + 13) << "130 of 260 MiB";
+  EXPECT_EQ(plan.num_kv_blocks, 130);
+  request.max_model_len = 200 * 64;  // its blocks come before snapshots
+  plan = plan_memory(request);
+  EXPECT_EQ(plan.num_state_slots, 4 + 6);
+  EXPECT_EQ(plan.num_kv_blocks, 200);
+  EXPECT_EQ(plan.max_model_len, 200 * 64);
+}
+
+TEST(MemoryPlan, TakesNoMoreSnapshotsThanAreOfUse) {
+  MemoryRequest request = with_states();
+  request.state_slot_bytes = kMiB;
+  MemoryPlan plan = plan_memory(request);
+  EXPECT_EQ(plan.num_state_slots, 4 + 256 * 64 / 2048 + 4 * 4);
+  EXPECT_EQ(plan.num_kv_blocks, 256);
+  request.state_slot_bytes = 10 * kMiB;
+  request.model_max_len = 640;  // 40 blocks
+  plan = plan_memory(request);
+  EXPECT_EQ(plan.num_state_slots, 4 + 1 + 4 * 4) << "more than half, which blocks can't use";
+  EXPECT_EQ(plan.num_kv_blocks, 40);
+}
+
+TEST(MemoryPlan, SizesOfStatesAndBlocksMayBeOptions) {
+  MemoryRequest request = with_states();
+  request.kv_cache_bytes = 30 * kMiB;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 30);
+  EXPECT_EQ(plan_memory(request).num_state_slots, 4 + 3) << "no more bytes than blocks";
+  request.num_state_slots = 9;
+  EXPECT_EQ(plan_memory(request).num_state_slots, 9);
+  request.kv_cache_bytes = 0;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 210);
+  request.num_state_slots = 30;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory), {"30 slots", "lower num_state_slots"});
+  request.num_state_slots = 3;
+  request.draft_slots = 1;
+  expect_mentions(refusal(request, ErrorCode::kLimitExceeded),
+                  {"num_state_slots is 3", "max_num_seqs 4", "2, its own", "8: raise it"});
+}
+
+TEST(MemoryPlan, HostSlotsShareSwapSpace) {
+  MemoryRequest request = with_states();
+  request.device_is_host = false;
+  request.host_free_bytes = 4096 * kMiB;
+  request.host_block_bytes = 2 * kMiB;
+  request.swap_space = 0.125;
+  EXPECT_EQ(plan_memory(request).num_host_state_slots, 6) << "of 64 MiB";
+  EXPECT_EQ(plan_memory(request).num_host_blocks, 34);
+  request.device_is_host = true;
+  EXPECT_EQ(plan_memory(request).num_state_slots, 4 + 6) << "half of 300 - 128 - 40 MiB";
+  request.keeps_snapshots = false;
+  EXPECT_EQ(plan_memory(request).num_host_state_slots, 0);
+  EXPECT_EQ(plan_memory(request).num_host_blocks, 64);
+}
+
+TEST(MemoryPlan, RanksHavePartsOfEachSlot) {
+  MemoryRequest first = with_states(), second = with_states();
+  first.state_slot_bytes = 5 * kMiB;
+  EXPECT_EQ(plan_ranks({first, second}).num_state_slots, 4 + 1) << "15 MiB each, half of 40";
+  first.device_is_host = second.device_is_host = false;
+  EXPECT_EQ(plan_ranks({first, second}).num_state_slots, 4 + 13) << "as the second one";
+}
+
 /// What each of `count` replicas may take of `free`, of which those before it have taken theirs.
 std::vector<size_t> shares(MemoryRequest request, int32_t count) {
   std::vector<size_t> out;

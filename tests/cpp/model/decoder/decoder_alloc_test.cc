@@ -27,13 +27,16 @@ TEST_P(DecoderAllocations, AStepTakesNone) {
   const auto backend = make_cpu_backend({.num_threads = 2});
   const Checkpoint checkpoint(golden.folder);
   const auto decoder = make_decoder(*backend, config, &checkpoint, {.storage = DType::kBF16});
-  const auto cache = backend->make_kv_cache(decoder->cache_layout({.dtype = DType::kBF16}), 1);
+  const CacheLayout layout = decoder->cache_layout({.dtype = DType::kBF16});
+  const auto cache = backend->make_kv_cache(layout, 1, layout.has_states() ? 1 : 0);
   const std::vector<int32_t> blocks{0};
   const auto step = [&](const std::vector<int32_t>& ids, int32_t start) {
     std::vector<int32_t> positions, lens;
     for (size_t i = 0; i < ids.size(); ++i) positions.push_back(start + static_cast<int32_t>(i));
     for (const int32_t position : positions) lens.push_back(position + 1);
-    const SeqSlice seq{0, static_cast<int32_t>(ids.size()), start, blocks};
+    SeqSlice seq{0, static_cast<int32_t>(ids.size()), start, blocks};
+    if (layout.has_states()) seq.state_out = 0;
+    if (layout.has_states() && start > 0) seq.state_in = 0;
     const std::vector<int32_t> last{static_cast<int32_t>(ids.size()) - 1};
     const StepBatch batch{.token_ids = ids,
                           .positions = positions,
@@ -55,7 +58,8 @@ TEST_P(DecoderAllocations, AStepTakesNone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DecoderAllocations,
-                         testing::Values("qwen3", "ernie4_5_moe", "qwen2_moe"),
+                         testing::Values("qwen3", "ernie4_5_moe", "qwen2_moe", "lfm2", "qwen3_5",
+                                         "granite_hybrid"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -39,6 +39,22 @@ std::vector<AdapterToWrite> three_adapters() {
   return {all, attention, rest};
 }
 
+/// Of a model with states, and experts perhaps, which no adapter changes.
+std::vector<AdapterToWrite> adapters_for(const ModelConfig& config) {
+  std::vector<AdapterToWrite> out = three_adapters();
+  if (config.state.layers.empty()) return out;
+  const bool grouped = config.model_type == "qwen3_next";
+  const std::vector<std::string> in =
+      grouped ? std::vector<std::string>{"linear_attn.in_proj_qkvz", "linear_attn.in_proj_ba"}
+              : std::vector<std::string>{"linear_attn.in_proj_qkv", "linear_attn.in_proj_z",
+                                         "linear_attn.in_proj_b", "linear_attn.in_proj_a"};
+  out[0].modules = {"self_attn.q_proj", "self_attn.v_proj", "linear_attn.out_proj"};
+  out[0].modules.insert(out[0].modules.end(), in.begin(), in.end());
+  out[1].modules = {in.front(), "self_attn.k_proj"};
+  out[2].modules = {in.back(), "self_attn.q_proj", "linear_attn.out_proj"};
+  return out;
+}
+
 HarnessOptions with_loras(DType storage = DType::kF32) {
   HarnessOptions options;
   options.storage = options.kv_dtype = storage;
@@ -79,7 +95,7 @@ TEST_P(LoraMerged, AMixedBatchGivesTheLogitsOfMergedWeights) {
   std::vector<std::unique_ptr<TempFolder>> folders;
   std::vector<std::unique_ptr<DecoderHarness>> merged;
   std::vector<std::shared_ptr<const LoraAdapter>> adapters;
-  for (const AdapterToWrite& adapter : three_adapters()) {
+  for (const AdapterToWrite& adapter : adapters_for(mixed.config())) {
     folders.push_back(std::make_unique<TempFolder>());
     folders.push_back(std::make_unique<TempFolder>());
     const TempFolder& own = *folders[folders.size() - 2];
@@ -132,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Setups, LoraMerged,
                          testing::ValuesIn(setups({"llama", "llama_bf16", "llama_bias_hd256",
                                                    "llama_dynamic", "llama_tied_mqa",
                                                    "mistral_window", "qwen2", "qwen3", "ernie4_5",
-                                                   "ernie4_5_bias"})),
+                                                   "ernie4_5_bias", "qwen3_5", "qwen3_next"})),
                          name_of);
 
 /// What PEFT answers with adapters that it saved: tests/golden/make_lora.py.

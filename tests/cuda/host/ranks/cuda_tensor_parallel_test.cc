@@ -51,19 +51,14 @@ TEST_P(CudaTensorParallel, AnswersAsTransformersDoes) {
   }
 }
 
-/// The numbers of GPUs that a golden model's heads and norms allow.
 std::vector<Run> golden_runs() {
   std::vector<Run> out;
   for (const std::string& name : golden_case_names()) {
     const ModelConfig config = load_model_config(load_golden_case(name).folder);
-    if (config.qk_norm_kind == QkNorm::kRow) continue;
     for (const int32_t count : {2, 3, 4}) {
-      const int32_t kv = config.num_kv_heads;
-      const bool widths =
-          !config.stored_quantization.bits || config.intermediate_size >= 32 * count;
-      const bool heads = config.num_heads % count == 0 && (kv % count == 0 || count % kv == 0);
       // FP8 is shared in groups of 128 inputs, of which golden models have too few.
-      if (heads && widths && !config.stored_quantization.rounded_rows) out.push_back({name, count});
+      const bool rounded = config.stored_quantization.rounded_rows;
+      if (!rounded && can_share(config, count)) out.push_back({name, count});
     }
   }
   return out;

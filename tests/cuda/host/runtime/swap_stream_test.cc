@@ -13,15 +13,15 @@ namespace {
 
 class SwapStreamTest : public testing::Test {
  protected:
-  /// Queues a step that uses one block.
-  void step(const std::string& name, int32_t block) {
+  /// Queues a step that uses one block, or a slot.
+  void step(const std::string& name, int32_t block, bool is_state = false) {
     swaps_.begin_step();
-    swaps_.note_use(block);
+    swaps_.note_use(block, is_state);
     submit(context_.stream(), nullptr, [this, name] { ran_ += name; });
   }
-  /// Queues a copy of a block and returns its stream.
-  Stream copy(const std::string& name, int32_t block) {
-    const std::array<BlockCopy, 1> copies = {{{.block = block}}};
+  /// Queues a copy of a block, or of a slot, and returns its stream.
+  Stream copy(const std::string& name, int32_t block, bool is_state = false) {
+    const std::array<BlockCopy, 1> copies = {{{.block = block, .is_state = is_state}}};
     const Stream stream = swaps_.begin_copies(copies);
     submit(stream, nullptr, [this, name] { ran_ += name; });
     swaps_.end_copies();
@@ -46,6 +46,15 @@ TEST_F(SwapStreamTest, ACopyWaitsForTheLastStepThatUsesItsBlockAndForNoLaterOne)
   copy("3", 3);
   api_.synchronize(copies);
   EXPECT_EQ(ran_, "a1b23");
+}
+
+TEST_F(SwapStreamTest, ASlotIsNotTheBlockOfItsNumber) {
+  step("a", 1, true);
+  step("b", 1);
+  api_.synchronize(copy("1", 1, true));
+  EXPECT_EQ(ran_, "a1");
+  api_.synchronize(copy("2", 1));
+  EXPECT_EQ(ran_, "a1b2");
 }
 
 TEST_F(SwapStreamTest, TheNextStepWaitsForTheCopies) {

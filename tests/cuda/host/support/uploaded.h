@@ -28,15 +28,19 @@ class Uploaded {
       : backend_(backend),
         buffer_(backend.allocate(static_cast<size_t>(rows * cols) * dtype_size(dtype))),
         view_(buffer_.data, dtype, {rows, cols}) {
-    if (values.empty()) return;
+    if (!values.empty()) write(values);
+  }
+
+  /// The matrix's first numbers.
+  void write(const std::vector<float>& values) const {
     std::vector<uint16_t> half(values.size());
     const void* from = values.data();
-    if (dtype != DType::kF32) {
+    if (view_.dtype != DType::kF32) {
       std::transform(values.begin(), values.end(), half.begin(),
-                     dtype == DType::kBF16 ? f32_to_bf16 : f32_to_f16);
+                     view_.dtype == DType::kBF16 ? f32_to_bf16 : f32_to_f16);
       from = half.data();
     }
-    backend.upload(from, buffer_.data, values.size() * dtype_size(dtype));
+    backend_.upload(from, buffer_.data, values.size() * dtype_size(view_.dtype));
   }
 
   const TensorView& view() const { return view_; }
