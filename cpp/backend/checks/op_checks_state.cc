@@ -83,7 +83,8 @@ void check_batch_states(const StepBatch& batch) {
     }
     return;
   }
-  std::vector<int32_t> stored;
+  thread_local std::vector<int32_t> stored;  // steps take no memory
+  stored.clear();
   for (const SeqSlice& seq : batch.seqs) check_slice(seq, batch.cache->num_state_slots(), stored);
   std::ranges::sort(stored);
   const auto twice = std::ranges::adjacent_find(stored);

@@ -132,10 +132,7 @@ class Backend {
 
   virtual size_t kv_block_bytes(const CacheLayout& layout) const = 0;
   /// Of one state slot; 0 of a layout without states.
-  virtual size_t state_slot_bytes(const CacheLayout& layout) const {
-    HEADRACE_CHECK(!layout.has_states(), layout.num_layers(), " layers");
-    return 0;
-  }
+  virtual size_t state_slot_bytes(const CacheLayout& layout) const = 0;
   /// `num_slots`: state slots. 0, unless the layout has states.
   virtual std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks,
                                                  int32_t num_slots = 0) = 0;
@@ -143,9 +140,7 @@ class Backend {
   /// no op but copy_blocks() uses. Throws Error(kOutOfMemory) if it cannot be had. REQUIRES: the
   /// cache has none yet.
   virtual void add_host_blocks(KvCache& cache, int32_t count) = 0;
-  virtual void add_host_slots(KvCache& cache, int32_t count) {
-    HEADRACE_CHECK(false, count, " slots for ", cache.num_state_slots());
-  }
+  virtual void add_host_slots(KvCache& cache, int32_t count) = 0;
 
   /// Calls `ops`, which calls ops of a step. They compute nothing: they only take the memory that
   /// they keep from call to call, so that later ones of no more rows take none. A backend that
@@ -297,11 +292,7 @@ class Backend {
   /// [T, channels] act; weight [channels, kernel] f32; bias [channels] f32, may be empty. float32,
   /// rounded once. Moves 2*T*channels*act bytes, and each slice's window twice.
   virtual void causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,
-                           KvCache& cache, int32_t layer, TensorView out) {
-    static_cast<void>(x), static_cast<void>(weight), static_cast<void>(bias);
-    static_cast<void>(cache), static_cast<void>(out);
-    HEADRACE_CHECK(false, spec.channels, " channels of layer ", layer);
-  }
+                           KvCache& cache, int32_t layer, TensorView out) = 0;
 
   /// Makes of q‖k‖v and of the rows' logits what delta_rule() reads. qkv [T, spec.qkv_columns()]
   /// act: each head of q and k is multiplied by 1 / sqrt(sum of its squares + 1e-6), q by
@@ -310,11 +301,7 @@ class Backend {
   /// sigmoid(b). float32, qkv rounded once.
   /// Moves T*(4*key_columns + 2*value_heads)*act + T*2*value_heads*4 bytes.
   virtual void delta_prepare(TensorView qkv, TensorView b, TensorView a, TensorView a_log,
-                             TensorView dt_bias, const DeltaSpec& spec, TensorView gates) {
-    static_cast<void>(qkv), static_cast<void>(b), static_cast<void>(a);
-    static_cast<void>(a_log), static_cast<void>(dt_bias), static_cast<void>(gates);
-    HEADRACE_CHECK(false, spec.value_heads, " heads");
-  }
+                             TensorView dt_bias, const DeltaSpec& spec, TensorView gates) = 0;
 
   /// The gated delta rule. For each row of a slice, in order, and each value head, with its S
   /// [key_dim, value_dim] f32, decay d, beta b, and q, k, v: r = d * (S^T k); u = b * (v - r);
@@ -322,37 +309,23 @@ class Backend {
   /// [T, value_columns] act. float32. Moves T*(qkv_columns + value_columns)*act bytes, and each
   /// slice's matrices twice.
   virtual void delta_rule(TensorView qkv, TensorView gates, const DeltaSpec& spec, KvCache& cache,
-                          int32_t layer, TensorView out) {
-    static_cast<void>(qkv), static_cast<void>(gates), static_cast<void>(cache);
-    static_cast<void>(out);
-    HEADRACE_CHECK(false, spec.value_heads, " heads of layer ", layer);
-  }
+                          int32_t layer, TensorView out) = 0;
 
   /// Mamba-2's scan. For each row of a slice, in order, and each head, with its S
   /// [state_dim, head_dim] f32 and x, B, C: t = min(max(softplus(dt + dt_bias), dt_min), dt_max);
   /// S = exp(-exp(a_log) * t) * S + B (t * x)^T; out = S^T C + skip * x. out [T, x_columns] act.
   /// float32. Moves T*(xbc_columns + x_columns)*act bytes, and each slice's matrices twice.
-  virtual void ssm_scan(const ScanArgs& args, KvCache& cache, int32_t layer, TensorView out) {
-    static_cast<void>(cache), static_cast<void>(out);
-    HEADRACE_CHECK(false, args.spec.heads, " heads of layer ", layer);
-  }
+  virtual void ssm_scan(const ScanArgs& args, KvCache& cache, int32_t layer, TensorView out) = 0;
 
   /// out = norm(x) * weight * f(gate), or norm(x * f(gate)) * weight, where norm(x) =
   /// x / sqrt(mean(x^2) + eps) of each group of a row. x, gate, out [T, n] act; weight [n] or
   /// [group] f32. float32, rounded once. out may be x. Moves 3*T*n*act bytes.
   virtual void gated_norm(TensorView x, TensorView gate, TensorView weight,
-                          const GatedNormSpec& spec, TensorView out) {
-    static_cast<void>(x), static_cast<void>(gate), static_cast<void>(weight);
-    static_cast<void>(out);
-    HEADRACE_CHECK(false, spec.group, " numbers a group");
-  }
+                          const GatedNormSpec& spec, TensorView out) = 0;
 
   /// out = a * b, float32, rounded once. a, b, out [T, n] act, some columns of wider rows perhaps;
   /// out may be a or b. Moves 3*T*n*act bytes.
-  virtual void multiply(TensorView a, TensorView b, TensorView out) {
-    static_cast<void>(a), static_cast<void>(b);
-    HEADRACE_CHECK(false, out.cols(), " columns");
-  }
+  virtual void multiply(TensorView a, TensorView b, TensorView out) = 0;
 
   /// out[i] = x[rows[i]]. rows is host memory; out [rows.size(), H].
   virtual void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) = 0;

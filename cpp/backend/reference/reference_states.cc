@@ -197,10 +197,4 @@ void reference_multiply(TensorView a, TensorView b, TensorView out) {
   }
 }
 
-const float* reference_state_matrix(const KvCache& cache, int32_t layer, int32_t slot,
-                                    int32_t head) {
-  return dynamic_cast<const ArrayKvCache&>(cache).matrices(layer, slot) +
-         head * state_matrix_numbers(cache.layout().state(layer));
-}
-
 }  // namespace headrace

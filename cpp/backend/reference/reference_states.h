@@ -21,8 +21,4 @@ void reference_gated_norm(TensorView x, TensorView gate, TensorView weight,
                           const GatedNormSpec& spec, TensorView out);
 void reference_multiply(TensorView a, TensorView b, TensorView out);
 
-/// A matrix [key_dim][value_dim] of a head, for tests.
-const float* reference_state_matrix(const KvCache& cache, int32_t layer, int32_t slot,
-                                    int32_t head);
-
 }  // namespace headrace

@@ -21,7 +21,8 @@ struct Layer {
 /// `number`: the layer's number in the cache's layout.
 Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t number);
 
-/// The rows as the layer's mixer reads them, with its own columns of StepRows::mixed. REQUIRES: normed is their mixer_norm, if it has one.
+/// The rows as the layer's mixer reads them, with its own columns of StepRows::mixed. REQUIRES:
+/// normed is their mixer_norm, if it has one.
 StepRows mixer_rows(const Layer& layer, const StepRows& step);
 
 /// What of a layer comes behind its mixing of rows. `next_norm` and `next_weight` as in Tail.

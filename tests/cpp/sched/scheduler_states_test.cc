@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "headrace/status.h"
@@ -267,6 +268,41 @@ TEST(SchedulerStates, WhoSharesAPrefixWaitsForItsSnapshots) {
   }
 }
 
+/// Whether the second enters while the first computes its prompt, a block a step.
+bool enters_beside(Scheduler& scheduler, const SeqSpec& first, const SeqSpec& second) {
+  scheduler.add(first);
+  step(scheduler);
+  scheduler.add(second);
+  return step(scheduler).seqs.size() == 2;
+}
+
+TEST(SchedulerStates, NobodyWaitsForWhoIsFartherBehind) {
+  SchedulerConfig config = small(8);
+  config.max_prefill_chunk = 4;
+  Scheduler scheduler(config);
+  run(scheduler, spec_of(22, 0, 1));
+  SeqSpec first = spec_of(30, 0, 5);
+  first.read_prefix_cache = false;  // it begins at 0, and the second at 20
+  EXPECT_TRUE(enters_beside(scheduler, first, spec_of(30, 6, 5)));
+}
+
+TEST(SchedulerStates, NobodyWaitsForOtherMedia) {
+  for (const uint64_t digest : {0u, 1u, 2u}) {
+    SCOPED_TRACE(digest);
+    SchedulerConfig config = small(8);
+    config.max_prefill_chunk = 4;
+    Scheduler scheduler(config);
+    const auto with_item = [](uint64_t number) {
+      SeqSpec spec = spec_of(22, 0, 5);
+      const MediaItem item = {{0, 0, 0, number}, 5, 7};
+      const size_t count = number > 0;
+      spec.identity.media = std::make_shared<const std::vector<MediaItem>>(count, item);
+      return spec;
+    };
+    EXPECT_EQ(enters_beside(scheduler, with_item(1), with_item(digest)), digest != 1);
+  }
+}
+
 TEST(SchedulerStates, GuessesHaveASlotEach) {
   SchedulerConfig config = small(8);
   config.snapshot_interval = 32;
@@ -357,8 +393,18 @@ TEST(SchedulerStates, AnAbandonedStepPublishesNothing) {
   scheduler.abandon_step();
   EXPECT_EQ(scheduler.stats().snapshots, 1);
   EXPECT_EQ(scheduler.stats().free_state_slots, 7);
+}
+
+TEST(SchedulerStates, ClearingTheCacheLeavesWhatIsAboutToBeBegunWith) {
+  Scheduler scheduler(small(8));
+  scheduler.add(spec_of(22, 0, 30));
+  for (int32_t i = 0; i < 3; ++i) step(scheduler);  // 24 tokens are computed
+  EXPECT_EQ(scheduler.stats().snapshots, 4);
   scheduler.clear_prefix_cache();
-  EXPECT_EQ(scheduler.stats().free_state_slots, 8);
+  EXPECT_EQ(scheduler.stats().snapshots, 1);
+  step(scheduler);
+  scheduler.clear_prefix_cache();
+  EXPECT_EQ(scheduler.stats().free_state_slots, 7);
 }
 
 TEST(SchedulerStates, SnapshotsMoveToHostSlotsAndBack) {

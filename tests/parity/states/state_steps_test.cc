@@ -270,6 +270,10 @@ TEST_P(StateSteps, BrokenContractsAreRefused) {
   layout = state_layout(op.states());
   layout.states.pop_back();
   EXPECT_THROW(bench.backend->state_slot_bytes(layout), InternalError);
+  layout = state_layout(op.states());
+  layout.groups.clear();
+  layout.layers[1].group = -1;
+  EXPECT_THROW(bench.backend->make_kv_cache(layout, 1, 1), InternalError) << "no paged group";
   EXPECT_THROW(
       bench.backend->make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 16, DType::kF32), 16), 1, 1),
       InternalError)

@@ -1,9 +1,11 @@
 // LFM2 and LFM2.5: short gated convolutions between layers of attention.
 
 #include <algorithm>
+#include <optional>
 
+#include "base/check.h"
 #include "base/checked_math.h"
-#include "model/blocks/conv_block.h"
+#include "model/blocks/states/conv_block.h"
 #include "model/families/family.h"
 #include "model/families/keys/expert_keys.h"
 #include "model/families/keys/state_keys.h"
@@ -46,19 +48,20 @@ std::function<bool(int32_t)> read_attention_layers(ConfigReader& reader,
   return [keeps](int32_t layer) { return keeps[static_cast<size_t>(layer)]; };
 }
 
-/// The width of MLPs: as it stands, or two thirds of it, times a factor, rounded up.
+/// The width of MLPs: as it stands, or two thirds of it, times a factor and rounded up, unless the
+/// factor is null.
 int32_t read_adjusted_width(ConfigReader& reader, int32_t width) {
+  constexpr const char* kFactor = "block_ffn_dim_multiplier";
   int64_t out = reader.integer("block_ff_dim", width, 1, kMaxIntermediate);
   const bool adjusts = reader.flag("block_auto_adjust_ff_dim", true);
-  const bool has_factor = !reader.has_key("block_ffn_dim_multiplier") ||
-                          reader.find("block_ffn_dim_multiplier") != nullptr;
-  const double factor = reader.number("block_ffn_dim_multiplier", 1.0, 1e-3, 1e3);
+  const auto factor = reader.has_key(kFactor) ? reader.optional_number(kFactor, 1e-3, 1e3)
+                                              : std::optional<double>(1.0);
   const int64_t unit = reader.integer("block_multiple_of", 256, 1, kMaxIntermediate);
   if (!adjusts) return static_cast<int32_t>(out);
   out = 2 * out / 3;
-  if (has_factor) out = round_up(static_cast<int64_t>(factor * static_cast<double>(out)), unit);
+  if (factor) out = round_up(static_cast<int64_t>(*factor * static_cast<double>(out)), unit);
   if (out < 1 || out > kMaxIntermediate) {
-    reader.fail_value("block_ffn_dim_multiplier",
+    reader.fail_value(factor ? kFactor : "block_ff_dim",
                       str_cat("must make MLPs of 1 to ", kMaxIntermediate, " columns"));
   }
   return static_cast<int32_t>(out);

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "base/check.h"
-#include "model/blocks/delta_block.h"
+#include "model/blocks/states/delta_block.h"
 #include "model/families/family.h"
 #include "model/families/keys/expert_keys.h"
 #include "model/families/keys/layer_keys.h"

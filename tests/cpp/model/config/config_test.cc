@@ -367,8 +367,16 @@ TEST(Config, SupportedTypes) {
                                                                "ministral3",
                                                                "cohere2",
                                                                "hunyuan_v1_dense",
+                                                               "lfm2",
+                                                               "lfm2_moe",
+                                                               "qwen3_5_text",
+                                                               "qwen3_5_moe_text",
+                                                               "qwen3_next",
+                                                               "granitemoehybrid",
                                                                "gemma3",
-                                                               "mistral3"}));
+                                                               "mistral3",
+                                                               "qwen3_5",
+                                                               "qwen3_5_moe"}));
 }
 
 }  // namespace

@@ -126,7 +126,8 @@ TEST(StateFamilies, Lfm2) {
   EXPECT_EQ(parse(with(lfm2(), "block_ffn_dim_multiplier", 0.7)).intermediate_size, 5888);
   EXPECT_TRUE(parse(Json{{"model_type", "lfm2"}}).state.layers.empty()) << "as transformers has it";
   expect_refused(lfm2(), "full_attn_idxs", {16}, ErrorCode::kCorruptFile);
-  expect_refused(lfm2(), "full_attn_idxs", Json::array());
+  expect_error(ErrorCode::kUnsupported, {"layer_types", "attention in some layer"},
+               [] { parse(with(lfm2(), "full_attn_idxs", Json::array())); });
   expect_refused(lfm2(), "conv_L_cache", 9);
   expect_refused(lfm2(), "conv_L_cache", 1);
   expect_refused(lfm2(), "conv_dim", 1024);

@@ -14,19 +14,19 @@ namespace {
 
 using Rows = std::vector<std::vector<float>>;
 
-struct Setup {
+struct StatefulModel {
   const char *name, *golden;
   DType storage = DType::kF32;
   Quantization quantization = {};
 };
-constexpr Setup kSetups[] = {
+constexpr StatefulModel kStatefulModels[] = {
     {"convolutions", "lfm2"},
     {"delta_rule_int4", "qwen3_5", DType::kBF16, {4, 32}},
     {"delta_rule_at_last", "qwen3_5_last"},
     {"scan_int8", "granite_hybrid_groups", DType::kBF16, {8, 64}},
 };
 
-class StateDecoder : public testing::TestWithParam<Setup> {
+class StateDecoder : public testing::TestWithParam<StatefulModel> {
  protected:
   StateDecoder()
       : prompt_(load_golden_case(GetParam().golden).prompts[2].prompt),
@@ -73,7 +73,7 @@ TEST_P(StateDecoder, RowsWithoutLogitsCount) {
   EXPECT_EQ(harness_.step({.sequence = 1, .tokens = tokens(60, 10)}, {9}), Rows{whole[69]});
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StateDecoder, testing::ValuesIn(kSetups),
+INSTANTIATE_TEST_SUITE_P(Kinds, StateDecoder, testing::ValuesIn(kStatefulModels),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

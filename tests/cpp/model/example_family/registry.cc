@@ -8,7 +8,8 @@ const Family& brook_family();
 const Family& tarn_family();
 
 std::span<const Family* const> all_families() {
-  static const std::vector<const Family*> kFamilies{&brook_family(), &tarn_family(), &qwen3_family()};
+  static const std::vector<const Family*> kFamilies{&brook_family(), &tarn_family(),
+                                                    &qwen3_family()};
   return kFamilies;
 }
 

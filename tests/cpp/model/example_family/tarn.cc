@@ -1,4 +1,4 @@
-#include "model/blocks/conv_block.h"
+#include "model/blocks/states/conv_block.h"
 #include "model/families/family.h"
 #include "model/families/keys/state_keys.h"
 #include "model/families/llama_layer.h"

@@ -1,8 +1,8 @@
-#include "model/blocks/scan_block.h"
+#include "model/blocks/states/scan_block.h"
 
 #include "base/check.h"
 #include "model/blocks/carver.h"
-#include "model/blocks/conv_block.h"
+#include "model/blocks/states/conv_block.h"
 #include "model/blocks/join.h"
 #include "model/sources/weight_slice.h"
 

@@ -1,4 +1,4 @@
-#include "model/blocks/conv_block.h"
+#include "model/blocks/states/conv_block.h"
 
 #include "model/blocks/carver.h"
 #include "model/blocks/join.h"
