@@ -11,6 +11,7 @@ from headrace.quoting import checked_text
 
 _FILES = ("*.json", "*.model", "*.jinja", "*.txt", "*.ttf")
 _WEIGHTS = ("*.safetensors",)
+_COPIES = ("original/*",)  # the weights again, in their makers' own format
 _LFS = b"version https://git-lfs.github.com/spec/"
 _MAX_POINTER = 1024  # bytes
 _GGUF_ID = re.compile(r".*[-_.]gguf", re.IGNORECASE)
@@ -104,7 +105,10 @@ def _fetch(name: str, revision: str, weights: bool) -> Path:
     patterns = [*_FILES, *_WEIGHTS] if weights else list(_FILES)
     branch = None if revision == "master" else revision
     try:
-        return Path(snapshot_download(name, revision=branch, allow_patterns=patterns))
+        folder = snapshot_download(
+            name, revision=branch, allow_patterns=patterns, ignore_patterns=list(_COPIES)
+        )
+        return Path(folder)
     except (OSError, ValueError) as error:  # what the hub's many errors derive from
         raise FileNotFoundError(
             f"{name} is neither a local folder, nor in the cache, nor a model that the hub gives "

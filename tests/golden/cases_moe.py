@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from case_types import Case, Experts, Twin, base, v5_style
+from cases_gpt_oss import GPT_OSS_CASES
 
 
 def ernie_moe(storage_key: str = "torch_dtype", **changes: Any) -> dict[str, Any]:
@@ -255,4 +256,5 @@ MOE_CASES = (
         ),
         experts=Experts(),
     ),
+    *GPT_OSS_CASES,
 )

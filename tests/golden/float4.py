@@ -28,7 +28,10 @@ def split(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def rounded(weight: torch.Tensor) -> torch.Tensor:
     """What the codes and scales mean: their products, which float32 holds exactly."""
-    codes, scales = split(weight)
+    return numbers(*split(weight))
+
+
+def numbers(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     values = torch.where(codes < 8, 1.0, -1.0) * SIZES[(codes & 7).long()]
     return values * torch.exp2(scales.float() - BIAS).repeat_interleave(BLOCK, 1)
 

@@ -104,8 +104,15 @@ def read_checkpoint(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _scaled(tensors: dict[str, np.ndarray], folder: Path) -> dict[str, np.ndarray]:
+    """Under the names, and in the layouts, of weights that aren't quantized."""
     config = json.loads((folder / "config.json").read_text()).get("quantization_config", {})
     out = {name: value for name, value in tensors.items() if ".weight_scale" not in name}
+    for name in [name for name in out if name.endswith("_blocks")]:
+        pairs, scales = (out.pop(name.replace("_blocks", kind)) for kind in ("_blocks", "_scales"))
+        experts, n, groups = scales.shape
+        flat = pairs.astype(np.uint8).reshape(experts * n, -1)
+        numbers = _mxfp4(flat, scales.reshape(experts * n, groups)).reshape(experts, n, -1)
+        out[name.removesuffix("_blocks")] = numbers.transpose(0, 2, 1)
     for name, scales in tensors.items():
         if ".weight_scale" not in name:
             continue

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import float4
+import float4_blocks
 import float8
 import numpy as np
 import oracle
@@ -94,8 +95,10 @@ def make(case: Case) -> None:
 
 def small_floats(case: Case) -> ModuleType:
     """What rounds and stores the weights of a case whose checkpoint comes quantized."""
-    mxfp4 = case.config["quantization_config"].get("format") == "mxfp4-pack-quantized"
-    return float4 if mxfp4 else float8
+    quantization = case.config["quantization_config"]
+    if quantization["quant_method"] == "mxfp4":
+        return float4_blocks
+    return float4 if quantization.get("format") == "mxfp4-pack-quantized" else float8
 
 
 def find_seed(case: Case, folder: Path) -> tuple[int, list[Answer], Float32Error]:

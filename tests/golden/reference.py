@@ -114,8 +114,12 @@ def _attention(
     distance = np.arange(tokens)[:, None] - np.arange(tokens)[None, :]
     seen = (distance >= 0) & (distance < (window or tokens))
     scores = np.where(seen, scores, -np.inf)
+    if "self_attn.sinks" in parts:  # a score of each head, with no value
+        sinks = np.broadcast_to(parts["self_attn.sinks"][:, None, None], (*scores.shape[:2], 1))
+        scores = np.concatenate([scores, sinks], axis=-1)
     chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
     chances /= chances.sum(axis=-1, keepdims=True)
+    chances = chances[..., :tokens]
     out = np.einsum("hqk,khd->qhd", chances, v).reshape(tokens, rules.heads * d)
     if rules.attention_gate:
         out = out / (1 + np.exp(-_linear(parts, "self_attn.gate_proj", y)))

@@ -31,6 +31,22 @@ def _gelu_tanh(x: np.ndarray) -> np.ndarray:
 ACTIVATIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh}
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Clamp:
+    """gpt-oss's gate: g * sigmoid(alpha * g) of a gate below the limit, times what goes through it,
+    within the limit, plus 1."""
+
+    limit: float
+    alpha: float
+    added: float = 1.0
+    both_sides: bool = False  # of the gate (wrong)
+
+    def __call__(self, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+        gate = np.clip(gate, -self.limit if self.both_sides else None, self.limit)
+        opened = gate / (1 + np.exp(-self.alpha * gate))
+        return opened * (np.clip(up, -self.limit, self.limit) + self.added)
+
+
 @dataclasses.dataclass(slots=True)
 class ExpertRules:
     """Tests change single fields to see the answers change."""
@@ -44,6 +60,7 @@ class ExpertRules:
     lowest_id: bool = True  # wins a tie
     correction: float = 1.0  # times the correction bias, which steers the selection
     weigh_corrected: bool = False  # weights from corrected scores (wrong)
+    clamp: Clamp | None = None  # instead of SiLU
 
 
 def rules_of(config: dict[str, Any]) -> ExpertRules | None:
@@ -70,12 +87,15 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
         return ExpertRules(sparse, experts_per_token(config), config["norm_topk_prob"])
     if family == "mixtral":
         return ExpertRules([True for _ in layers], experts_per_token(config), True)
+    if family == "gpt_oss":  # a softmax of the scores that were taken is this, too
+        clamp = Clamp(config["swiglu_limit"], config.get("swiglu_alpha", 1.702))
+        return ExpertRules([True for _ in layers], experts_per_token(config), True, clamp=clamp)
     return None
 
 
 def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     """[tokens, experts] weights, 0 for experts that are not taken."""
-    scores = y @ parts["mlp.gate.weight"].T
+    scores = y @ parts["mlp.gate.weight"].T + parts.get("mlp.gate.bias", 0.0)
     if rules.sigmoid:
         scores = 1 / (1 + np.exp(-scores))
     else:
@@ -99,7 +119,8 @@ def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray
     out = np.zeros_like(y)
     for expert, weight in enumerate(route(rules, parts, y).T):
         rows = weight != 0
-        out[rows] += weight[rows, None] * mlp(parts, f"mlp.experts.{expert}", y[rows])
+        own = mlp(parts, f"mlp.experts.{expert}", y[rows], clamp=rules.clamp)
+        out[rows] += weight[rows, None] * own
     if "mlp.shared_experts.gate_proj.weight" in parts:
         out += mlp(parts, "mlp.shared_experts", y)
     if "mlp.shared_expert.gate_proj.weight" in parts:
@@ -109,12 +130,18 @@ def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray
     return out
 
 
-def mlp(parts: Arrays, stem: str, y: np.ndarray, activation: str = "silu") -> np.ndarray:
+def mlp(
+    parts: Arrays,
+    stem: str,
+    y: np.ndarray,
+    activation: str = "silu",
+    clamp: Clamp | None = None,
+) -> np.ndarray:
     def linear(name: str, x: np.ndarray) -> np.ndarray:
         return x @ parts[f"{stem}.{name}.weight"].T + parts.get(f"{stem}.{name}.bias", 0.0)
 
-    opened = ACTIVATIONS[activation](linear("gate_proj", y))
-    return linear("down_proj", opened * linear("up_proj", y))
+    gate, up = linear("gate_proj", y), linear("up_proj", y)
+    return linear("down_proj", clamp(gate, up) if clamp else ACTIVATIONS[activation](gate) * up)
 
 
 def _granite_names(weights: Arrays) -> Arrays:
@@ -138,6 +165,8 @@ def _granite_names(weights: Arrays) -> Arrays:
 
 def plain_names(weights: Arrays) -> Arrays:
     """Experts under the names of Qwen's files, whether Mixtral's or fused ones are given."""
+    if any(name.endswith("experts.gate_up_proj_bias") for name in weights):
+        return _gpt_oss_names(weights)
     plain: Arrays = {}
     for name, array in _granite_names(weights).items():
         if match := MIXTRAL_EXPERT.fullmatch(name):
@@ -153,4 +182,24 @@ def plain_names(weights: Arrays) -> Arrays:
                 plain[name.replace("down_proj", f"{expert}.down_proj.weight")] = down
         else:
             plain[name.replace("block_sparse_moe", "mlp")] = array
+    return plain
+
+
+def _gpt_oss_names(weights: Arrays) -> Arrays:
+    """Of experts as [in, out], with biases; features of gate and up take turns."""
+    plain: Arrays = {}
+    for name, array in weights.items():
+        stem, _, kind = name.rpartition(".")
+        if not stem.endswith("mlp.experts"):
+            plain[name.replace("mlp.router", "mlp.gate")] = array
+            continue
+        suffix = "bias" if kind.endswith("_bias") else "weight"
+        for expert, matrix in enumerate(array):
+            own = matrix.T  # of a bias itself
+            if kind.startswith("down"):
+                parts = {"down_proj": own}
+            else:
+                parts = {"gate_proj": own[0::2], "up_proj": own[1::2]}
+            for part, rows in parts.items():
+                plain[f"{stem}.{expert}.{part}.{suffix}"] = rows
     return plain

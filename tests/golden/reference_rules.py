@@ -70,6 +70,7 @@ FAMILIES = {
     "qwen3_5_moe_text": QWEN3_5,
     "qwen3_next": QWEN3_5,
     "granitemoehybrid": Family(),
+    "gpt_oss": Family(theta=150000.0, pattern=2),
 }
 WITH_ONE_WINDOW = ("mistral", "mixtral", "phi3", "ministral3")
 WITH_TWO_ROPES = ("gemma3_text", "olmo3")

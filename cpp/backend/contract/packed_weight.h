@@ -29,9 +29,10 @@ struct WeightPart {
   int64_t n = 0;               ///< output features this part gives
   int64_t k = 0;               ///< input features
   /// false: element (n, k) is at data[n * row_stride + k] ([out, in], PyTorch).
-  /// true:  element (n, k) is at data[k * row_stride + n] ([in, out], Paddle).
+  /// true:  element (n, k) is at data[k * row_stride + n * feature_stride] ([in, out], Paddle).
   bool transposed = false;
-  int64_t row_stride = 0;  ///< in elements
+  int64_t row_stride = 0;      ///< in elements
+  int64_t feature_stride = 1;  ///< likewise; more than 1 where features of two modules take turns
   /// Not null: the part is these codes, and data, dtype, transposed and row_stride mean nothing.
   const WeightCodes* codes = nullptr;
   /// Not null: these read the part, which lies as [n, k], and data means nothing.

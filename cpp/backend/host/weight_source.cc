@@ -63,7 +63,8 @@ void check_part(const WeightPart& part) {
                  dtype_name(part.dtype));
   HEADRACE_CHECK(part.codes == nullptr && part.data != nullptr && part.n > 0 && part.k > 0, part.n,
                  " x ", part.k);
-  HEADRACE_CHECK(part.row_stride >= (part.transposed ? part.n : part.k), part.row_stride);
+  const int64_t row = part.transposed ? (part.n - 1) * part.feature_stride + 1 : part.k;
+  HEADRACE_CHECK(part.feature_stride >= 1 && part.row_stride >= row, part.row_stride);
   const auto rows = static_cast<uint64_t>(part.transposed ? part.k : part.n);
   const auto elements = checked_mul(rows, static_cast<uint64_t>(part.row_stride));
   const auto bytes = elements ? checked_mul(*elements, 8) : std::nullopt;
@@ -196,8 +197,8 @@ void read_weight_row(const WeightSpec& spec, int64_t row, int64_t first, int64_t
       row -= part.n;
       continue;
     }
-    const int64_t at =
-        part.transposed ? first * part.row_stride + row : row * part.row_stride + first;
+    const int64_t at = part.transposed ? first * part.row_stride + row * part.feature_stride
+                                       : row * part.row_stride + first;
     return read_run({part, at, part.transposed ? part.row_stride : 1, count},
                     spec.quant.bits == 0 ? spec.storage : DType::kF32, out);
   }

@@ -32,6 +32,7 @@ class AttentionBlock final : public Mixer {
         q_norm_(reader.vector(sources.q_norm)),
         k_norm_(reader.vector(sources.k_norm)),
         o_(load_linear(reader, sources.o)),
+        sinks_(reader.vector(sources.sinks)),
         heads_{.num_heads = attention_.num_heads,
                .num_kv_heads = attention_.num_kv_heads,
                .head_dim = attention_.head_dim,
@@ -39,7 +40,9 @@ class AttentionBlock final : public Mixer {
                .k_norm = k_norm_.view,
                .norm_eps = sources.norm_eps,
                .norm = sources.qk_norm,
-               .q_factor = sources.q_factor} {}
+               .q_factor = sources.q_factor} {
+    attention_.sinks = sinks_.view;
+  }
 
   const PackedWeight& first_weight() const override { return *qkv_.weight; }
 
@@ -83,6 +86,7 @@ class AttentionBlock final : public Mixer {
   Linear qkv_;
   DeviceVector q_norm_, k_norm_;
   Linear o_;
+  DeviceVector sinks_;
   QkvSpec heads_;
   TensorView qkv_rows_;  // [T, (nq + 2 nkv) d], and the gates
 };
@@ -106,6 +110,7 @@ void AttentionSources::share(const RankPlace& place) {
   slice_rows(qkv.matrix, rows);
   if (!qkv.bias.empty()) qkv.bias.ranges = rows;
   share_inputs(o, q, place);
+  if (!sinks.empty()) sinks.ranges = {{own * place.index, own}};
   attention.num_heads = static_cast<int32_t>(own);
   attention.num_kv_heads = static_cast<int32_t>(own_kv.count);
 }

@@ -20,11 +20,14 @@ struct AttentionSources final : MixerSources {
   /// Behind q, k and v the rows of qkv give as many numbers as q has: attention's result is
   /// multiplied by their sigmoid.
   bool gate = false;
-  LinearSource qkv;  ///< [(nq + 2 nkv) d, H], with a gate [(2 nq + 2 nkv) d, H]
-  LinearSource o;    ///< [H, nq d]
+  LinearSource qkv;    ///< [(nq + 2 nkv) d, H], with a gate [(2 nq + 2 nkv) d, H]
+  LinearSource o;      ///< [H, nq d]
+  VectorSource sinks;  ///< AttentionSpec's; may be empty
 
   std::vector<MatrixSource*> matrices() override { return {&qkv.matrix, &o.matrix}; }
-  std::vector<VectorSource*> vectors() override { return {&q_norm, &k_norm, &qkv.bias, &o.bias}; }
+  std::vector<VectorSource*> vectors() override {
+    return {&q_norm, &k_norm, &qkv.bias, &o.bias, &sinks};
+  }
   /// Divides heads among the ranks. If there are fewer key/value heads than ranks, some ranks hold
   /// copies of the same head.
   void share(const RankPlace& place) override;

@@ -46,9 +46,12 @@ class Group {
   Group(const ExpertGroup& sources, WeightReader& reader)
       : router_(sources.router),
         gate_(reader.matrix(sources.gate)),
+        logit_bias_(reader.vector(sources.logit_bias)),
         correction_(reader.vector(sources.correction)),
         gate_up_(reader.matrix(sources.gate_up)),
         down_(reader.matrix(sources.down)),
+        gate_up_bias_(reader.vector(sources.gate_up_bias)),
+        down_bias_(reader.vector(sources.down_bias)),
         activation_(sources.activation),
         first_(sources.first) {}
 
@@ -64,16 +67,18 @@ class Group {
            const TensorView& out) const {
     const TensorView ids = choice_.ids.first_rows(x.rows());
     const TensorView weights = choice_.weights.first_rows(x.rows());
-    backend.route(x, *gate_, {}, correction_.view, router_, ids, weights);
+    backend.route(x, *gate_, logit_bias_.view, correction_.view, router_, ids, weights);
     backend.expect(next);
-    backend.experts({x, ids, weights, *gate_up_, *down_, out, first_, activation_});
+    backend.experts({x, ids, weights, *gate_up_, *down_, out, first_, activation_,
+                     gate_up_bias_.view, down_bias_.view});
   }
 
  private:
   RouterSpec router_;
   std::unique_ptr<PackedWeight> gate_;
-  DeviceVector correction_;
+  DeviceVector logit_bias_, correction_;
   std::unique_ptr<PackedWeight> gate_up_, down_;
+  DeviceVector gate_up_bias_, down_bias_;
   GateSpec activation_;
   int32_t first_;  // Experts::first
   Choice choice_;
@@ -158,11 +163,9 @@ class ExpertBlock final : public FeedForward {
 }  // namespace
 
 std::vector<MatrixSource*> ExpertSources::matrices() {
-  std::vector<MatrixSource*> out{&experts.gate, &experts.gate_up, &experts.down};
+  std::vector<MatrixSource*> out = experts.matrices();
   if (vision != nullptr) {
-    for (MatrixSource* source : {&vision->gate, &vision->gate_up, &vision->down}) {
-      out.push_back(source);
-    }
+    for (MatrixSource* source : vision->matrices()) out.push_back(source);
   }
   if (shared == nullptr) return out;
   for (MatrixSource* source : shared->matrices()) out.push_back(source);
@@ -170,8 +173,10 @@ std::vector<MatrixSource*> ExpertSources::matrices() {
 }
 
 std::vector<VectorSource*> ExpertSources::vectors() {
-  std::vector<VectorSource*> out{&experts.correction};
-  if (vision != nullptr) out.push_back(&vision->correction);
+  std::vector<VectorSource*> out = experts.vectors();
+  if (vision != nullptr) {
+    for (VectorSource* source : vision->vectors()) out.push_back(source);
+  }
   out.push_back(&shared_gate);
   if (shared == nullptr) return out;
   for (VectorSource* source : shared->vectors()) out.push_back(source);
@@ -188,9 +193,30 @@ void share_experts(const RankPlace& place, ExpertGroup& group) {
                 "of ", experts, ", or leave enable_expert_parallel out.");
   }
   group.first = place.index * own;
+  for (VectorSource* bias : {&group.gate_up_bias, &group.down_bias}) {
+    const int64_t each = bias->n() / experts;
+    if (!bias->empty()) bias->ranges = {{group.first * each, own * each}};
+  }
   for (MatrixSource* source : {&group.gate_up, &group.down}) {
     slice_experts(*source, {group.first, own});
   }
+}
+
+/// Some inner features of each expert. Its result is a part of a sum: the first rank adds the bias.
+void share_widths(const RankPlace& place, ExpertGroup& group) {
+  const int64_t width = group.down.k;
+  const SourceRange own = input_range(group.down, place, "an intermediate size");
+  const std::vector<SourceRange> rows{own, {width + own.first, own.count}};
+  if (!group.gate_up_bias.empty()) {
+    for (int32_t expert = 0; expert < group.gate_up.experts; ++expert) {
+      for (const SourceRange& range : rows) {
+        group.gate_up_bias.ranges.push_back({expert * 2 * width + range.first, range.count});
+      }
+    }
+  }
+  if (place.index > 0) group.down_bias = {};
+  slice_rows(group.gate_up, rows);
+  slice_inputs(group.down, own);
 }
 
 }  // namespace
@@ -202,14 +228,9 @@ void ExpertSources::fold_orders() {
 }
 
 void ExpertSources::share(const RankPlace& place) {
-  const auto share_group = [&](ExpertGroup& group) {
-    if (place.whole_experts) return share_experts(place, group);
-    const SourceRange own = input_range(group.down, place, "an intermediate size");
-    slice_rows(group.gate_up, {own, {group.down.k + own.first, own.count}});
-    slice_inputs(group.down, own);
-  };
-  share_group(experts);
-  if (vision != nullptr) share_group(*vision);
+  const auto share_group = place.whole_experts ? share_experts : share_widths;
+  share_group(place, experts);
+  if (vision != nullptr) share_group(place, *vision);
   if (shared != nullptr) shared->share(place);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "backend/contract/experts_op.h"
 #include "model/blocks/gated_mlp.h"
@@ -12,12 +13,20 @@ namespace headrace {
 /// Experts with a common router. E experts, I the width of one expert.
 struct ExpertGroup {
   RouterSpec router;
-  MatrixSource gate;        ///< [E, H]
-  VectorSource correction;  ///< [E]; may be empty
-  MatrixSource gate_up;     ///< [2 I, H] for each expert
-  MatrixSource down;        ///< [H, I] for each expert
-  GateSpec activation;      ///< of each expert
-  int32_t first = -1;       ///< Experts::first
+  MatrixSource gate;  ///< [E, H]
+  /// [E] each, of the router's scores; may be empty.
+  VectorSource logit_bias, correction;
+  MatrixSource gate_up;  ///< [2 I, H] for each expert
+  MatrixSource down;     ///< [H, I] for each expert
+  /// [2 I] and [H] for each expert; may be empty.
+  VectorSource gate_up_bias, down_bias;
+  GateSpec activation;  ///< of each expert
+  int32_t first = -1;   ///< Experts::first
+
+  std::vector<MatrixSource*> matrices() { return {&gate, &gate_up, &down}; }
+  std::vector<VectorSource*> vectors() {
+    return {&logit_bias, &correction, &gate_up_bias, &down_bias};
+  }
 };
 
 /// A mixture of experts. Each row goes through `router.top_k` of many gated MLPs, and through the

@@ -73,6 +73,7 @@ constexpr std::string_view kGptqHarmless[] = {
 };
 constexpr std::string_view kAwqHarmless[] = {"do_fuse", "fuse_max_seq_len", "modules_to_fuse"};
 constexpr std::string_view kFp8Harmless[] = {"ignored_layers", "dequantize", "scale_fmt"};
+constexpr std::string_view kMxfp4Harmless[] = {"dequantize"};
 constexpr std::string_view kCompressedHarmless[] = {
     "ignore", "quantization_status", "global_compression_ratio", "version", "quantization_version",
 };
@@ -268,6 +269,12 @@ StoredQuantization read_mxfp4_scheme(ConfigReader& reader) {
   return {.method = StoredMethod::kMxfp4};
 }
 
+/// gpt-oss's experts.
+StoredQuantization read_mxfp4(ConfigReader& reader) {
+  refuse_other_keys(reader, kMxfp4Harmless);
+  return {.method = StoredMethod::kMxfp4Blocks};
+}
+
 StoredQuantization read_scheme(const JsonValue& scheme, StoredMethod method,
                                const std::string& origin) {
   ConfigReader group(scheme, origin);
@@ -366,6 +373,8 @@ const char* stored_method_name(StoredMethod method) {
       return "compressed-tensors";
     case StoredMethod::kFp8:
       return "fp8";
+    case StoredMethod::kMxfp4Blocks:
+      return "mxfp4";
   }
   return "";
 }
@@ -377,8 +386,9 @@ StoredQuantization read_stored_quantization(const JsonValue& quantization_config
   if (method == "awq") return read_awq(reader);
   if (method == "compressed-tensors") return read_compressed(reader);
   if (method == "fp8") return read_fp8(reader);
-  reader.fail_unsupported("quant_method", str_cat("this build loads \"gptq\", \"awq\", \"fp8\" and "
-                                                  "\"compressed-tensors\"; ",
+  if (method == "mxfp4") return read_mxfp4(reader);
+  reader.fail_unsupported("quant_method", str_cat("this build loads \"gptq\", \"awq\", \"fp8\", "
+                                                  "\"mxfp4\" and \"compressed-tensors\"; ",
                                                   kRemedy));
 }
 

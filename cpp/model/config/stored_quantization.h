@@ -10,13 +10,14 @@ namespace headrace {
 
 enum class StoredMethod : uint8_t {
   kNone,
-  kGptq,    ///< qweight, qzeros, scales, g_idx of AutoGPTQ and GPTQModel
-  kAwq,     ///< the same names of AutoAWQ, version gemm
-  kPacked,  ///< compressed-tensors' pack-quantized: weight_packed, weight_scale, ...
-  kInt8,    ///< its int-quantized: an int8 weight, weight_scale
-  kFloat8,  ///< its float-quantized: an FP8 weight, weight_scale
-  kMxfp4,   ///< its mxfp4-pack-quantized: weight_packed, weight_scale, uint8
-  kFp8,     ///< the method "fp8": an FP8 weight, weight_scale_inv or weight_scale
+  kGptq,         ///< qweight, qzeros, scales, g_idx of AutoGPTQ and GPTQModel
+  kAwq,          ///< the same names of AutoAWQ, version gemm
+  kPacked,       ///< compressed-tensors' pack-quantized: weight_packed, weight_scale, ...
+  kInt8,         ///< its int-quantized: an int8 weight, weight_scale
+  kFloat8,       ///< its float-quantized: an FP8 weight, weight_scale
+  kMxfp4,        ///< its mxfp4-pack-quantized: weight_packed, weight_scale, uint8
+  kMxfp4Blocks,  ///< the method "mxfp4": experts' NAME_blocks, NAME_scales, uint8
+  kFp8,          ///< the method "fp8": an FP8 weight, weight_scale_inv or weight_scale
 };
 
 struct StoredQuantization {
@@ -37,10 +38,10 @@ struct StoredQuantization {
 /// Small floats with scales are read as numbers, and kept as any others are.
 inline bool is_numbers(StoredMethod method) {
   return method == StoredMethod::kFloat8 || method == StoredMethod::kFp8 ||
-         method == StoredMethod::kMxfp4;
+         method == StoredMethod::kMxfp4 || method == StoredMethod::kMxfp4Blocks;
 }
 
-/// "gptq", "awq", "compressed-tensors", "fp8", or "" for none.
+/// "gptq", "awq", "compressed-tensors", "fp8", "mxfp4", or "" for none.
 const char* stored_method_name(StoredMethod method);
 
 /// From the object `quantization_config` of config.json. Throws Error naming the key: kUnsupported

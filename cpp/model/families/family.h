@@ -105,6 +105,7 @@ const Family& cohere2_family();
 const Family& hunyuan_v1_dense_family();
 const Family& qwen2_moe_family();
 const Family& qwen3_moe_family();
+const Family& gpt_oss_family();
 const Family& lfm2_family();
 const Family& lfm2_moe_family();
 const Family& qwen3_5_text_family();

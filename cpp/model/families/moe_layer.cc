@@ -34,15 +34,37 @@ std::vector<StoredPart> each_expert(const MoeConfig& moe, const Group& group,
   return out;
 }
 
-/// A slice [n, k] for each expert of one tensor, or [k, n].
-std::vector<StoredPart> slices(const std::string& tensor, int32_t experts, int64_t n, int64_t k,
-                               bool transposed) {
+/// A tensor of all experts.
+struct Fused {
+  std::string tensor;
+  int32_t experts = 0;
+  int64_t n = 0, k = 0;     ///< of an expert's
+  bool transposed = false;  ///< [k, n]
+  int64_t modules = 1;      ///< whose features take turns
+};
+
+/// Expert by expert the features of its modules.
+std::vector<StoredPart> slices(const Fused& fused) {
+  const auto& [tensor, experts, n, k, transposed, modules] = fused;
   std::vector<StoredPart> out;
   for (int32_t expert = 0; expert < experts; ++expert) {
-    StoredPart& part = out.emplace_back(StoredPart{tensor, n});
-    part.shape = {experts, transposed ? k : n, transposed ? n : k};
-    part.offset = expert * n * k;
+    for (int64_t module = 0; module < modules; ++module) {
+      StoredPart& part = out.emplace_back(StoredPart{tensor, n / modules});
+      part.shape = {experts, transposed ? k : n, transposed ? n : k};
+      part.offset = expert * n * k + module * (transposed ? 1 : k);
+      part.step = modules;
+    }
   }
+  return out;
+}
+
+/// The bias of such a tensor.
+VectorSource list_fused_bias(const LayerNaming& naming, const char* own, Fused fused) {
+  fused.tensor += "_bias";
+  fused.k = 1;
+  fused.transposed = false;
+  VectorSource out{.name = naming.own(own), .parts = slices(fused)};
+  for (StoredPart& part : out.parts) part.shape.pop_back();
   return out;
 }
 
@@ -53,15 +75,28 @@ MatrixSource of_experts(const MoeConfig& moe, const Group& group, MatrixSource s
   return source;
 }
 
+ExpertLayout layout_of(const LayerNaming& naming, const ExpertNames& names) {
+  return names.layout.value_or(naming.experts());
+}
+
 void list_fused(const ModelConfig& config, const LayerNaming& naming, const ExpertNames& names,
                 ExpertGroup& out) {
   const int64_t hidden = config.hidden_size, width = config.moe.expert_width;
   const int32_t count = config.moe.router.num_experts;
-  const bool transposed = naming.experts() == ExpertLayout::kFusedTransposed;
+  const bool transposed = layout_of(naming, names) == ExpertLayout::kFusedTransposed;
   for (MatrixSource* source : {&out.gate_up, &out.down}) source->transposed = transposed;
-  out.gate_up.parts =
-      slices(naming.stored(names.fused_gate_up), count, 2 * width, hidden, transposed);
-  out.down.parts = slices(naming.stored(names.fused_down), count, hidden, width, transposed);
+  const Fused gate_up{naming.stored(names.fused_gate_up),
+                      count,
+                      2 * width,
+                      hidden,
+                      transposed,
+                      names.take_turns ? 2 : 1};
+  const Fused down{naming.stored(names.fused_down), count, hidden, width, transposed};
+  out.gate_up.parts = slices(gate_up);
+  out.down.parts = slices(down);
+  if (!names.fused_biases) return;
+  out.gate_up_bias = list_fused_bias(naming, "experts_gate_up_bias", gate_up);
+  out.down_bias = list_fused_bias(naming, "experts_down_bias", down);
 }
 
 MatrixSource list_router(const ModelConfig& config, const LayerNaming& naming,
@@ -106,8 +141,11 @@ ExpertGroup list_group(const ModelConfig& config, const LayerNaming& naming,
       naming.matrix(own + "experts_gate_up", parts(gate_up), hidden, WeightUse::kGateUp));
   out.down = of_experts(
       moe, group, naming.matrix(own + "experts_down", parts({{names.down_proj, hidden}}), width));
-  if (names.always_fused || naming.experts() != ExpertLayout::kSeparate) {
-    list_fused(config, naming, names, out);
+  if (layout_of(naming, names) != ExpertLayout::kSeparate) list_fused(config, naming, names, out);
+  if (names.gate_bias) {
+    out.logit_bias = {.name = naming.own(own + "router_bias"),
+                      .parts = {{naming.stored(names.gate) + ".bias", moe.router.num_experts}},
+                      .is_float = true};
   }
   if (moe.has_correction) out.correction = list_correction(moe, naming, names, group);
   return out;

@@ -2,6 +2,8 @@
 
 // The blocks of a mixture-of-experts layer, by the names of its checkpoint.
 
+#include <optional>
+
 #include "model/blocks/expert_block.h"
 #include "model/sources/model_sources.h"
 
@@ -16,7 +18,11 @@ struct ExpertNames {
   const char* down_proj = "down_proj";
   const char* fused_gate_up = "mlp.experts.gate_up_proj";  ///< where all are one tensor
   const char* fused_down = "mlp.experts.down_proj";
-  bool always_fused = false;                  ///< whatever LayerNaming::experts() says
+  /// Experts are fused, whatever the checkpoint's shapes say. nullopt: they say it.
+  std::optional<ExpertLayout> layout = {};
+  bool take_turns = false;                    ///< a fused row of gate, one of up, and so on
+  bool fused_biases = false;                  ///< "mlp.experts.gate_up_proj_bias" and down's
+  bool gate_bias = false;                     ///< of the router
   const char* correction = nullptr;           ///< the whole tensor's; null: none
   bool correction_is_row = false;             ///< stored as [1, E] instead of [E]
   bool gate_transposed = false;               ///< routers are [H, E] in every layout

@@ -50,6 +50,7 @@ class LayerReader {
       case StoredMethod::kFloat8:
       case StoredMethod::kFp8:
       case StoredMethod::kMxfp4:
+      case StoredMethod::kMxfp4Blocks:
         HEADRACE_CHECK(false, stem_);
     }
     check_zeros();

@@ -40,6 +40,7 @@ struct StoredPart {
   /// [k, n] of a transposed matrix, or [n].
   std::vector<int64_t> shape = {};
   int64_t offset = 0;  ///< of a slice: elements of the tensor before its first
+  int64_t step = 1;    ///< features of the tensor from one to the next: 2 where modules take turns
 };
 
 /// What a matrix is to a model, which decides how it is kept.

@@ -45,22 +45,22 @@ Module module_of(const MatrixSource& source, const StoredPart& part) {
   return {part.offset / source.k, part.shape.front()};
 }
 
-/// Features of a module from one on.
+/// Features of a module from one on, `step` apart.
 class NumbersFrom final : public StoredNumbers {
  public:
-  NumbersFrom(std::unique_ptr<const StoredNumbers> whole, int64_t first)
-      : whole_(std::move(whole)), first_(first) {
+  NumbersFrom(std::shared_ptr<const StoredNumbers> whole, int64_t first, int64_t step)
+      : whole_(std::move(whole)), first_(first), step_(step) {
     tensors_ = whole_->tensors();
   }
 
   DType dtype() const noexcept override { return whole_->dtype(); }
   void read(int64_t feature, int64_t first, int64_t count, float* out) const override {
-    whole_->read(first_ + feature, first, count, out);
+    whole_->read(first_ + feature * step_, first, count, out);
   }
 
  private:
-  std::unique_ptr<const StoredNumbers> whole_;
-  int64_t first_;
+  std::shared_ptr<const StoredNumbers> whole_;
+  int64_t first_, step_;
 };
 
 /// The largest group of the kernels that lies within one of the file's.
@@ -112,7 +112,7 @@ std::unique_ptr<const StoredNumbers> find_numbers(const StoredQuantization& stor
   const std::string stem = stem_of(part);
   if (stored.method == StoredMethod::kMxfp4) {
     if (checkpoint.find(stem + codes_suffix(stored.method)) == nullptr) return nullptr;
-    return std::make_unique<ScaledFloat4>(checkpoint, stem, n, k);
+    return std::make_unique<ScaledFloat4>(checkpoint, packed_float4(stem, n, k), n, k);
   }
   const CheckpointTensor* tensor = checkpoint.find(part.name);
   if (tensor == nullptr || tensor->dtype != DType::kF8E4M3) return nullptr;
@@ -128,8 +128,22 @@ void attach_numbers(const StoredQuantization& stored, const Checkpoint& checkpoi
     const Module module = module_of(source, part);
     auto whole = find_numbers(stored, checkpoint, part, module.n, source.k);
     if (whole == nullptr) continue;
-    if (module.first > 0) whole = std::make_unique<NumbersFrom>(std::move(whole), module.first);
+    if (module.first > 0) {
+      whole = std::make_unique<NumbersFrom>(std::move(whole), module.first, part.step);
+    }
     part.numbers = std::move(whole);
+  }
+}
+
+/// All experts in one tensor, which is checked once.
+void attach_blocks(const Checkpoint& checkpoint, MatrixSource& source) {
+  const StoredPart& first = source.parts.front();
+  if (first.shape.size() != 3 || checkpoint.find(first.name + "_blocks") == nullptr) return;
+  const int64_t experts = source.experts, n = source.n();
+  const auto whole = std::make_shared<const ScaledFloat4>(
+      checkpoint, blocks_float4(first.name, experts, n, source.k), experts * n, source.k);
+  for (StoredPart& part : source.parts) {
+    part.numbers = std::make_shared<NumbersFrom>(whole, part.offset / source.k, part.step);
   }
 }
 
@@ -190,6 +204,7 @@ void settle_order(const MatrixSource& source, bool reordered, std::vector<Stored
 
 void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoint,
                    const Quantization& quantization, MatrixSource& source) {
+  if (stored.method == StoredMethod::kMxfp4Blocks) return attach_blocks(checkpoint, source);
   if (is_numbers(stored.method)) {
     if (keeps_float8(stored, quantization) && attach_float8(stored, checkpoint, source)) return;
     return attach_numbers(stored, checkpoint, source);

@@ -60,8 +60,9 @@ void add_window(const WeightPart& whole, const Window& window, SlicedParts& out)
     part.numbers =
         out.numbers.emplace_back(std::make_unique<SlicedNumbers>(*whole.numbers, window)).get();
   } else {
-    const int64_t element = whole.transposed ? window.first_k * whole.row_stride + window.first_n
-                                             : window.first_n * whole.row_stride + window.first_k;
+    const int64_t element =
+        whole.transposed ? window.first_k * whole.row_stride + window.first_n * whole.feature_stride
+                         : window.first_n * whole.row_stride + window.first_k;
     part.data = static_cast<const std::byte*>(whole.data) +
                 static_cast<size_t>(element) * dtype_size(whole.dtype);
   }

@@ -139,9 +139,10 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
                      .n = part.n,
                      .k = k,
                      .transposed = source.transposed,
-                     .row_stride = !source.transposed   ? k
+                     .row_stride = !source.transposed   ? k * part.step
                                    : part.shape.empty() ? part.n
                                                         : part.shape.back(),
+                     .feature_stride = part.step,
                      .name = part.name});
   }
   return parts;
@@ -155,7 +156,7 @@ std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) cons
     const CheckpointTensor& tensor = stored(part.name);
     for (const auto& [first, count] : own_numbers(source, p)) {
       for (int64_t i = first; i < first + count; ++i) {
-        const int64_t element = part.offset + i;
+        const int64_t element = part.offset + i * part.step;
         const float number = number_at(tensor, element);
         if (!std::isfinite(number)) refuse_number(part.name, element, number);
         out.push_back(source.offset == 0.0f ? number : number + source.offset);

@@ -172,6 +172,7 @@ _OF_CHECKPOINTS = (
     "compressed-tensors",
     "gptq",
     "gptq_marlin",
+    "mxfp4",
 )
 _DTYPES = {"half": "float16", "float": "float32"}
 _KV_CACHE_DTYPES = {"fp8_e4m3": "fp8"}

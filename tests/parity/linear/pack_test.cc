@@ -107,6 +107,44 @@ TEST_P(PackParity, StacksPartsInOrder) {
   EXPECT_EQ(unpack(*backend, *weight), want);
 }
 
+// As gpt-oss's experts have them: a feature of gate, one of up, and so on.
+TEST_P(PackParity, FeaturesOfTwoModulesTakeTurns) {
+  const auto backend = make_backend(GetParam());
+  Random random(14);
+  SCOPED_TRACE(random.trace());
+  const int64_t n = 71, k = 263;
+  const std::vector<float> values = random.integers(2 * n * k, -99, 99);
+  std::vector<float> sorted;
+  for (const int64_t module : {0, 1}) {
+    for (int64_t i = module; i < 2 * n; i += 2) {
+      sorted.insert(sorted.end(), values.begin() + i * k, values.begin() + (i + 1) * k);
+    }
+  }
+  const StoredMatrix together(sorted, 2 * n, k, DType::kBF16);
+  for (const DType source : {DType::kBF16, DType::kF32}) {
+    for (const bool transposed : {false, true}) {
+      SCOPED_TRACE(testing::Message() << dtype_name(source) << " transposed " << transposed);
+      const StoredMatrix stored(values, 2 * n, k, source, transposed);
+      std::vector<WeightPart> parts(2, stored.part());
+      for (WeightPart& part : parts) {
+        part.n = n;
+        (transposed ? part.feature_stride : part.row_stride) *= 2;
+      }
+      const int64_t second = transposed ? 1 : k;
+      parts[1].data = static_cast<const char*>(parts[1].data) +
+                      second * static_cast<int64_t>(dtype_size(source));
+      for (const WeightUse use : {WeightUse::kLinear, WeightUse::kGateUp}) {
+        const auto weight = backend->pack_weight({parts, DType::kBF16, use});
+        EXPECT_EQ(unpack(*backend, *weight), sorted);
+        const QuantFormat int4{.bits = 4, .group_size = 32};
+        const auto codes = backend->pack_weight({parts, DType::kBF16, use, int4});
+        const auto want = backend->pack_weight({{together.part()}, DType::kBF16, use, int4});
+        EXPECT_EQ(unpack(*backend, *codes), unpack(*backend, *want));
+      }
+    }
+  }
+}
+
 TEST_P(PackParity, RoundsToStorage) {
   const auto backend = make_backend(GetParam());
   Random random(13);

@@ -60,6 +60,8 @@ def hub(tmp_path: Path) -> Iterator[FakeHub]:
         (folder / name).write_text(f"{name} of the repository")
     for name in ("pytorch_model.bin", "code.py", "README.md", "weights.pdparams", "pickle.pkl"):
         (folder / name).write_text("not wanted")
+    (folder / "original").mkdir()  # as gpt-oss's repositories have it
+    (folder / "original" / "model.safetensors").write_text("the weights again")
     with serve(FakeHub({"someone/model": folder})) as running:
         yield running
 

@@ -71,21 +71,26 @@ class ColumnBlock {
   }
 
  private:
-  /// Columns from `c` on that lie side by side in a transposed part; returns how many.
+  /// Columns from `c` on that lie beside each other in a transposed part, as far apart as its
+  /// features; returns how many.
   template <class Read>
   size_t gather_run(size_t c, int64_t first, int64_t count, const Read& read) {
     const WeightColumn start = columns_[c];
+    const auto stride = static_cast<size_t>(start.part->feature_stride);
     size_t length = 1;
     while (c + length < columns_.size() && columns_[c + length].part == start.part &&
-           columns_[c + length].feature == start.feature + static_cast<int64_t>(length)) {
+           columns_[c + length].feature == start.feature + static_cast<int64_t>(length) &&
+           length * stride < kBlock) {
       ++length;
     }
+    const auto width = static_cast<int64_t>((length - 1) * stride + 1);
     Element run[kBlock];
     for (int64_t i = 0; i < count; ++i) {
-      read(*start.part, (first + i) * start.part->row_stride + start.feature,
-           static_cast<int64_t>(length), run);
+      read(*start.part,
+           (first + i) * start.part->row_stride + start.feature * start.part->feature_stride, width,
+           run);
       for (size_t j = 0; j < length; ++j) {
-        block_[(c + j) * kBlock + static_cast<size_t>(i)] = run[j];
+        block_[(c + j) * kBlock + static_cast<size_t>(i)] = run[j * stride];
       }
     }
     return length;

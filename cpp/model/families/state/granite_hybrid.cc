@@ -130,7 +130,7 @@ std::unique_ptr<FeedForwardSources> list_granite_feed_forward(const ModelConfig&
                           {.gate = "block_sparse_moe.router.layer",
                            .fused_gate_up = "block_sparse_moe.input_linear.weight",
                            .fused_down = "block_sparse_moe.output_linear.weight",
-                           .always_fused = true});
+                           .layout = ExpertLayout::kFused});
   shared.name = "shared_";
   shared.width = config.moe.shared_width;
   list_gated_mlp(config, naming, shared, *out->shared);

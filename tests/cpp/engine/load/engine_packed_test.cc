@@ -51,7 +51,7 @@ TEST_P(PackedBits, AreThoseOfTheCheckpoint) {
 // The layers come as small floats; what they are rounded to is in the file.
 TEST(PackedQuantized, ACheckpointOfNumbersRoundedAgain) {
   for (const auto& [name, quantization] :
-       {std::pair{"llama_fp8", "wint8"}, std::pair{"llama_mxfp4", "wint4"}}) {
+       {std::pair{"llama_fp8", "wint8"}, {"llama_mxfp4", "wint4"}, {"gpt_oss_mxfp4", "wint4"}}) {
     SCOPED_TRACE(name);
     const PackedModel model(name);
     ModelOptions options = model.options();

@@ -52,7 +52,7 @@ class Folder {
   }
 
   ScaledFloat4 read(const std::string& stem = "a", int64_t k = kK) const {
-    return ScaledFloat4(*checkpoint_, stem, kN, k);
+    return ScaledFloat4(*checkpoint_, packed_float4(stem, kN, k), kN, k);
   }
 
  private:
@@ -110,9 +110,49 @@ TEST(ScaledFloat4, WhatCannotBeIsRefusedByName) {
   }
 }
 
+// gpt-oss's: of each expert's rows one below the other.
+TEST(ScaledFloat4, BlocksOfExperts) {
+  const int64_t experts = 2, rows = 3;
+  const std::string pairs("\x10\x32\x54\x76\x98\xba\xdc\xfe\0\0\0\0\0\0\0\0", kMxBlock / 2);
+  std::string codes, scales;
+  for (int64_t i = 0; i < experts * rows; ++i) {
+    codes += pairs;
+    scales.push_back(static_cast<char>(128 + i));
+  }
+  const auto folder_with = [&](std::vector<int64_t> scales_shape, const std::string& bytes) {
+    auto folder = std::make_unique<TempFolder>();
+    folder->write("model.safetensors",
+                  safetensors_file({{"a_blocks", DType::kU8, {experts, rows, 1, 16}, codes},
+                                    {"a_scales", DType::kU8, std::move(scales_shape), bytes}}));
+    return folder;
+  };
+  const Float4Tensors tensors = blocks_float4("a", experts, rows, kMxBlock);
+  const auto folder = folder_with({experts, rows, 1}, scales);
+  const Checkpoint checkpoint(folder->path());
+  const ScaledFloat4 weight(checkpoint, tensors, experts * rows, kMxBlock);
+  EXPECT_EQ(weight.tensors(), (std::vector<std::string>{"a_blocks", "a_scales"}));
+  const float at_128[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  for (int64_t row = 0; row < experts * rows; ++row) {
+    std::vector<float> numbers(kMxBlock);
+    weight.read(row, 0, kMxBlock, numbers.data());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      EXPECT_EQ(numbers[i], i < 16 ? std::ldexp(at_128[i], static_cast<int>(row)) : 0.0f) << row;
+    }
+  }
+  scales.back() = '\xff';
+  for (const auto& other : {folder_with({experts, rows, 1}, scales),
+                            folder_with({experts * rows, 1}, std::string(6, '\x7f'))}) {
+    const Checkpoint bad(other->path());
+    expect_error(ErrorCode::kCorruptFile, {"a_scales"},
+                 [&] { ScaledFloat4(bad, tensors, experts * rows, kMxBlock); });
+  }
+}
+
+class QuantizedFloat4 : public testing::TestWithParam<const char*> {};
+
 // What is rounded is code times scale, and not the codes.
-TEST(ScaledFloat4, MayBeQuantizedLikeAnyOtherNumbers) {
-  const GoldenCase golden = load_golden_case("llama_mxfp4");
+TEST_P(QuantizedFloat4, LikeAnyOtherNumbers) {
+  const GoldenCase golden = load_golden_case(GetParam());
   const std::vector<int32_t>& prompt = golden.prompts[1].prompt;
   const auto logits = [&](const Quantization& quantization) {
     DecoderHarness harness("baseline", golden.folder, {.quantization = quantization});
@@ -129,6 +169,8 @@ TEST(ScaledFloat4, MayBeQuantizedLikeAnyOtherNumbers) {
   EXPECT_GT(error, 0.0);
   EXPECT_LT(error, 0.05 * size);  // codes without their scales would be off by all of it
 }
+
+INSTANTIATE_TEST_SUITE_P(Cases, QuantizedFloat4, testing::Values("llama_mxfp4", "gpt_oss_mxfp4"));
 
 }  // namespace
 }  // namespace headrace

@@ -65,6 +65,8 @@ TEST(StoredQuantization, WhatIsLoaded) {
             (StoredQuantization{.method = StoredMethod::kFloat8, .block_n = 128, .block_k = 64}));
   EXPECT_EQ(read(compressed("mxfp4-pack-quantized", kMxfp4Weights)),
             (StoredQuantization{.method = StoredMethod::kMxfp4}));
+  EXPECT_EQ(read({{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}}),
+            (StoredQuantization{.method = StoredMethod::kMxfp4Blocks}));
   EXPECT_EQ(
       read({{"quant_method", "fp8"},
             {"activation_scheme", "dynamic"},
@@ -111,6 +113,7 @@ TEST(StoredQuantization, WhatIsRefused) {
   refused("type", compressed("float-quantized", {{"type", "int"}, {"strategy", "channel"}}));
   refused("num_bits", compressed("float-quantized", {{"num_bits", 4}, {"strategy", "channel"}}));
   refused("fmt", {{"quant_method", "fp8"}, {"fmt", "e5m2"}});
+  refused("block_size", {{"quant_method", "mxfp4"}, {"block_size", 16}});
   refused("activation_scheme", {{"quant_method", "fp8"}, {"activation_scheme", "static"}});
   refused("kv_cache_scheme", {{"quant_method", "fp8"}, {"kv_cache_scheme", {{"num_bits", 8}}}});
   for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{

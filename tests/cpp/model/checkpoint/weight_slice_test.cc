@@ -295,7 +295,8 @@ TEST(WeightSlice, SharesCoverAllInWholeUnits) {
 
 // Of each family's layers, in every layout that checkpoints have.
 TEST(WeightSlice, RanksReadTheirPartsOfWholeModels) {
-  for (const char* name : {"llama", "llama_tied_mqa", "qwen3_moe_fused", "qwen3_moe", "qwen2"}) {
+  for (const char* name : {"llama", "llama_tied_mqa", "qwen3_moe_fused", "qwen3_moe", "qwen2",
+                           "gpt_oss", "gpt_oss_mxfp4"}) {
     SCOPED_TRACE(name);
     const GoldenCase golden = load_golden_case(name);
     const ModelConfig config = load_model_config(golden.folder);

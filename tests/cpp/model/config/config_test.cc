@@ -345,6 +345,7 @@ TEST(Config, SupportedTypes) {
                                                                "qwen3_moe",
                                                                "qwen2_moe",
                                                                "mixtral",
+                                                               "gpt_oss",
                                                                "qwen2_vl",
                                                                "qwen2_5_vl",
                                                                "smolvlm",

@@ -51,6 +51,19 @@ Json published(const std::string& model_type) {
       "router_aux_loss_coef":0.001,"shared_expert_intermediate_size":5632,
       "sliding_window":32768,"tie_word_embeddings":false,"use_sliding_window":false,
       "vocab_size":151936})");
+  } else if (model_type == "gpt_oss") {
+    add(R"({"architectures":["GptOssForCausalLM"],"attention_bias":true,"attention_dropout":0.0,
+      "eos_token_id":200002,"experts_per_token":4,"head_dim":64,"hidden_size":2880,
+      "initial_context_length":4096,"initializer_range":0.02,"intermediate_size":2880,
+      "layer_types":["sliding_attention","full_attention","sliding_attention","full_attention"],
+      "max_position_embeddings":131072,"num_attention_heads":64,"num_experts_per_tok":4,
+      "num_key_value_heads":8,"num_local_experts":32,"output_router_logits":false,
+      "pad_token_id":199999,"quantization_config":{"modules_to_not_convert":["lm_head",
+      "model.layers.*.self_attn","model.layers.*.mlp.router","model.embed_tokens"],
+      "quant_method":"mxfp4"},"rms_norm_eps":1e-05,"rope_scaling":{"beta_fast":32.0,
+      "beta_slow":1.0,"factor":32.0,"original_max_position_embeddings":4096,"rope_type":"yarn",
+      "truncate":false},"rope_theta":150000,"router_aux_loss_coef":0.9,"sliding_window":128,
+      "swiglu_limit":7.0,"tie_word_embeddings":false,"vocab_size":201088})");
   } else {
     add(R"({"architectures":["MixtralForCausalLM"],"attention_dropout":0.0,"hidden_size":4096,
       "initializer_range":0.02,"intermediate_size":14336,"max_position_embeddings":32768,
@@ -204,6 +217,33 @@ TEST(MoeConfig, Mixtral) {
   EXPECT_EQ(parse(changed("mixtral", "router_jitter_noise", 0.1)).moe.router.num_experts, 8);
 }
 
+TEST(MoeConfig, GptOss) {
+  const ModelConfig c = parse(published("gpt_oss"));
+  const RouterSpec& router = c.moe.router;
+  EXPECT_EQ(router.score, RouterSpec::Score::kSoftmaxAfterTopK);
+  EXPECT_EQ(router.num_experts, 32);
+  EXPECT_EQ(router.top_k, 4);
+  EXPECT_FALSE(router.normalize);
+  EXPECT_EQ(c.moe.expert_width, 2880);
+  EXPECT_EQ(c.moe.sparse_layers, Layers(4, true));
+  EXPECT_EQ(c.gate.activation, Activation::kSilu);
+  EXPECT_EQ(c.gate.limit, 7.0f);
+  EXPECT_FLOAT_EQ(c.gate.alpha, 1.702f);
+  EXPECT_EQ(parse(changed("gpt_oss", "swiglu_alpha", 1.5)).gate.alpha, 1.5f);
+  EXPECT_EQ(c.layer_window, (std::vector<int32_t>{128, 0, 128, 0}));
+  EXPECT_EQ(parse(without("gpt_oss", "layer_types")).layer_window, c.layer_window);
+  EXPECT_EQ(parse(changed("gpt_oss", "sliding_window", nullptr)).layer_window,
+            std::vector<int32_t>(4, 0));
+  EXPECT_TRUE(c.qkv_bias && c.o_bias);
+  EXPECT_FALSE(parse(changed("gpt_oss", "attention_bias", false)).o_bias);
+  EXPECT_EQ(c.stored_quantization.method, StoredMethod::kMxfp4Blocks);
+  EXPECT_FLOAT_EQ(c.ropes[0].attention_factor, 1.3465736f);
+  EXPECT_EQ(parse(without("gpt_oss", "rope_scaling")).ropes[0].inv_freq, c.ropes[0].inv_freq);
+  Json truncated = published("gpt_oss");
+  truncated["rope_scaling"]["truncate"] = true;
+  EXPECT_NE(parse(truncated).ropes[0].inv_freq, c.ropes[0].inv_freq);
+}
+
 TEST(MoeConfig, Defaults) {
   const auto bare = [](const char* type) { return parse(Json{{"model_type", type}}); };
   const ModelConfig ernie = bare("ernie4_5_moe");
@@ -225,6 +265,14 @@ TEST(MoeConfig, Defaults) {
   EXPECT_FLOAT_EQ(mixtral.norm.eps, 1e-5f);
   EXPECT_FLOAT_EQ(mixtral.ropes[0].inv_freq[1], std::pow(1e6f, -2.0f / 128));
   EXPECT_EQ(mixtral.moe.expert_width, 14336);
+  const ModelConfig gpt_oss = bare("gpt_oss");
+  EXPECT_EQ(gpt_oss.num_layers, 36);
+  EXPECT_EQ(gpt_oss.head_dim, 64);
+  EXPECT_EQ(gpt_oss.moe.router.num_experts, 128);
+  EXPECT_EQ(gpt_oss.layer_window[34], 128);
+  EXPECT_EQ(gpt_oss.gate.limit, 7.0f);
+  EXPECT_TRUE(gpt_oss.o_bias);
+  EXPECT_EQ(gpt_oss.ropes[0].inv_freq, parse(published("gpt_oss")).ropes[0].inv_freq);
 }
 
 struct Alias {
@@ -237,7 +285,8 @@ TEST(MoeConfig, AliasesMustAgree) {
   for (const Alias& a : {Alias{"ernie4_5_moe", "moe_num_experts", "num_experts", 24},
                          Alias{"ernie4_5_moe", "moe_k", "num_experts_per_tok", 3},
                          Alias{"qwen3_moe", "num_experts", "num_local_experts", 24},
-                         Alias{"mixtral", "num_local_experts", "num_experts", 24}}) {
+                         Alias{"mixtral", "num_local_experts", "num_experts", 24},
+                         Alias{"gpt_oss", "num_experts_per_tok", "experts_per_token", 3}}) {
     Json json = published(a.model_type);
     const Json own = json[a.key];
     json[a.alias] = own;
@@ -326,6 +375,14 @@ std::vector<BadKey> bad_other_keys() {
       {"MixtralWindow", "mixtral", "sliding_window", 0, corrupt},
       {"MixtralWidth", "mixtral", "intermediate_size", 1 << 23, corrupt},
       {"MixtralScore", "mixtral", "scoring_func", "sigmoid", unsupported},
+      {"GptOssBiasText", "gpt_oss", "attention_bias", "yes", corrupt},
+      {"GptOssActivation", "gpt_oss", "hidden_act", "gelu", unsupported},
+      {"GptOssNoLimit", "gpt_oss", "swiglu_limit", 0, corrupt},
+      {"GptOssSlope", "gpt_oss", "swiglu_alpha", -1.0, corrupt},
+      {"GptOssWindow", "gpt_oss", "sliding_window", 0, corrupt},
+      {"GptOssLayerTypes", "gpt_oss", "layer_types",
+       Json(std::vector<std::string>(4, "chunked_attention")), unsupported},
+      {"GptOssScore", "gpt_oss", "scoring_func", "sigmoid", unsupported},
   };
 }
 

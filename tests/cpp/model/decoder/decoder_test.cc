@@ -272,6 +272,13 @@ TEST_F(DecoderLoad, MissingTensors) {
   auto tensors = tensors_of(biased);
   erase(tensors, "model.layers.1.self_attn.v_proj.bias");
   expect_refused(ErrorCode::kNotFound, {"v_proj.bias", "[16]"}, biased, tensors);
+  const ModelConfig gpt_oss = tiny("gpt_oss", R"(,"num_local_experts":4)");
+  for (const char* name : {"self_attn.sinks", "mlp.router.bias", "mlp.experts.gate_up_proj",
+                           "mlp.experts.gate_up_proj_bias", "mlp.experts.down_proj_bias"}) {
+    tensors = tensors_of(gpt_oss);
+    erase(tensors, std::string("model.layers.1.") + name);
+    expect_refused(ErrorCode::kNotFound, {name}, gpt_oss, tensors);
+  }
 }
 
 TEST_F(DecoderLoad, WrongShapesAndTypes) {
