@@ -99,13 +99,15 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5
 #else
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden,
                          testing::Values("cohere2", "ernie4_5_bias_paddle", "ernie4_5_moe",
-                                         "gemma2", "llama3_rope", "mistral_window", "mixtral",
-                                         "qwen2_moe_norm", "qwen2_yarn", "qwen3_moe_one",
+                                         "gemma2", "gpt_oss", "granite_hybrid", "lfm2",
+                                         "llama3_rope", "mistral_window", "mixtral",
+                                         "qwen2_moe_norm", "qwen2_yarn", "qwen3_5", "qwen3_moe_one",
                                          "qwen3_window"),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenRounded, testing::Values("llama_fp8"), name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,
-                         testing::Values("ernie4_5", "llama_bf16", "qwen2_window", "qwen3"),
+                         testing::Values("ernie4_5", "llama_bf16", "qwen2_window", "qwen3",
+                                         "qwen3_5"),
                          name_of);
 #endif
 // All of them: `tests/run goldens` runs them, and tests/gpu/run.sh on a GPU.
