@@ -13,12 +13,17 @@ GAUGES = (
     ("waiting_requests", "Requests in the engine that wait to be admitted", "waiting_requests"),
     ("kv_blocks", "KV blocks in all", "total_kv_blocks"),
     ("free_kv_blocks", "KV blocks that no request holds", "free_kv_blocks"),
+    ("state_slots", "State slots in all, of a model with states", "total_state_slots"),
+    ("free_state_slots", "State slots with nothing in them", "free_state_slots"),
+    ("state_snapshots", "State slots with a prefix's state", "cached_state_slots"),
     ("memory_bytes", "Memory the model holds", "memory_bytes"),
 )
 COUNTERS = (
     ("engine_prompt_tokens", "Prompt tokens computed or found in the cache", "prompt_tokens"),
     ("engine_generated_tokens", "Tokens generated", "generated_tokens"),
     ("prefix_hit_tokens", "Prompt tokens found in the prefix cache", "prefix_hit_tokens"),
+    ("prefix_unused_tokens", "Prompt tokens cached behind a snapshot", "prefix_unused_tokens"),
+    ("snapshots_evicted", "Snapshots that had to leave their slots", "snapshots_evicted"),
     ("preemptions", "Requests that lost their KV blocks and were recomputed", "preemptions"),
     ("steps", "Steps of the engine", "steps"),
     ("busy_seconds", "Time spent in steps", "busy_seconds"),
