@@ -129,7 +129,7 @@ TEST(KernelTrialAtLoad, WhatNothingReplacesIsRefused) {
       {"writes to quantized KV caches",
        launches([](CudaContext& c) { return try_code_writes(c, rope_kv_write); }),
        [](CudaBackend& gpu) {
-         gpu.make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 64, DType::kI8), 16), 1);
+         gpu.make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 64, DType::kI8), 16), 1, 0);
        }}};
   const int first = launches([](CudaContext& c) { return try_attention(c, attention, false); }) +
                     launches([](CudaContext& c) { return try_code_attention(c, attention); }) +
@@ -162,7 +162,7 @@ TEST(KernelTrialAtLoad, WhatNothingReplacesIsRefused) {
                    [&] { group[i]->use(*backend); });
     }
     if (!group.front()->by_all) load(*backend);
-    backend->make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 64, DType::kBF16), 16), 1);
+    backend->make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 64, DType::kBF16), 16), 1, 0);
   }
 }
 
