@@ -193,7 +193,8 @@ std::unique_ptr<KvCache> make_reference_kv_cache(const CacheLayout& layout, int3
   return std::make_unique<ReferenceKvCache>(
       layout, num_blocks,
       memory.allocate(reference_kv_block_bytes(layout) * static_cast<size_t>(num_blocks)),
-      num_slots, memory.allocate(host_state_bytes(layout, num_slots)));
+      num_slots,
+      num_slots > 0 ? memory.allocate(host_state_bytes(layout, num_slots)) : Backend::Buffer{});
 }
 
 void reference_kv_read(const KvCache& cache, int32_t layer, int32_t block, int32_t kv_head,

@@ -198,8 +198,9 @@ std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const CacheLayout& layout, in
       checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(layout));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
   const std::vector<int32_t> part_heads = share_heads(layout.groups.front().rows.num_kv_heads);
-  Buffer states = allocate(host_state_bytes(layout, num_slots));
-  if (!nodes_.empty()) spread_over(states.data, states.bytes, nodes_);
+  Buffer states;
+  if (num_slots > 0) states = allocate(host_state_bytes(layout, num_slots));
+  if (num_slots > 0 && !nodes_.empty()) spread_over(states.data, states.bytes, nodes_);
   auto cache = std::make_unique<CpuKvCache>(layout, num_blocks, allocate(*bytes), part_heads,
                                             num_slots, std::move(states));
   if (part_heads.size() == nodes_.size()) {
