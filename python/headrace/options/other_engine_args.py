@@ -47,6 +47,8 @@ class OtherEngineArgs(TypedDict, total=False):
     moe_gate_fp32: bool
     media_limits: Mapping[str, float] | None
     max_encoder_cache: int
+    num_state_slots: int
+    snapshot_interval: int
     deploy_modality: str
     ips: Any
     port: Any

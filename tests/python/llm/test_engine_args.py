@@ -22,6 +22,8 @@ OPTIONS = [
     ("kv_cache_bytes", 1 << 40, "kv_cache_bytes", 1 << 40),
     ("gpu_memory_utilization", 0.5, "memory_utilization", 0.5),
     ("enable_prefix_caching", False, "enable_prefix_caching", False),
+    ("num_state_slots", 70, "num_state_slots", 70),
+    ("snapshot_interval", 512, "snapshot_interval", 512),
     ("swap_space", 4, "swap_space", 4.0),
     ("dtype", "float32", "dtype", "float32"),
     ("device", "cpu", "device", "cpu"),
