@@ -178,7 +178,7 @@ TEST_F(CudaBackendTest, BlocksGoToHostMemoryAndBackInOrder) {
   constexpr int32_t kBlocks = 4, kHostBlocks = 3, kLayers = 2;
   const auto backend = gpu_.backend(DType::kBF16);
   const CacheLayout layout = CacheLayout::uniform(kLayers, kv_rows(3, 32, DType::kBF16), 16);
-  const auto cache = backend->make_kv_cache(layout, kBlocks);
+  const auto cache = backend->make_kv_cache(layout, kBlocks, 0);
   const auto& device = dynamic_cast<const cuda::DeviceKvCache&>(*cache);
   const BlockCopy any{0, 0, true};
   EXPECT_THROW(backend->copy_blocks(*cache, std::span(&any, 1)), InternalError);
@@ -219,7 +219,7 @@ TEST_F(CudaBackendTest, BlocksGoToHostMemoryAndBackInOrder) {
 TEST_F(CudaBackendTest, HostBlocksThatCannotBePinnedNameTheOption) {
   const auto backend = gpu_.backend(DType::kF32);
   const auto cache =
-      backend->make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 16, DType::kF32), 16), 2);
+      backend->make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 16, DType::kF32), 16), 2, 0);
   gpu_.api.fail("malloc_pinned", cuda::kErrorMemoryAllocation);
   try {
     backend->add_host_blocks(*cache, 1 << 10);
@@ -241,7 +241,7 @@ TEST_F(CudaBackendTest, QuantizedCachesTakeWhatTheyHold) {
        {std::pair{DType::kBF16, 96}, {DType::kI8, 52}, {DType::kF8E4M3, 52}, {DType::kU4, 36}}) {
     const CacheLayout layout = CacheLayout::uniform(3, kv_rows(2, 48, dtype), 16);
     EXPECT_EQ(backend->kv_block_bytes(layout), rows * static_cast<size_t>(bytes));
-    const auto cache = backend->make_kv_cache(layout, 2);
+    const auto cache = backend->make_kv_cache(layout, 2, 0);
     const auto& device = dynamic_cast<const cuda::DeviceKvCache&>(*cache);
     EXPECT_EQ(device.key_scales(0) == nullptr, dtype == DType::kBF16);
     if (dtype == DType::kBF16) continue;
