@@ -229,7 +229,7 @@ std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const CacheLayout& layout, i
                                                     int32_t num_slots) {
   check_cache_layout(layout, num_blocks);
   check_num_slots(layout, num_slots);
-  if (kv_has_scales(layout.groups.front().rows.dtype)) refuse(refused_.code_writes);
+  if (kv_has_scales(layout.dtype())) refuse(refused_.code_writes);
   const auto bytes =
       checked_mul(static_cast<uint64_t>(num_blocks) + 1, DeviceKvCache::block_bytes(layout));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");

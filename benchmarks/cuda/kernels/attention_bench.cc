@@ -88,7 +88,9 @@ class AttentionRun {
     return static_cast<int32_t>(items.size());
   }
   int64_t width() const { return int64_t{shape_.num_heads} * shape_.head_dim; }
-  cuda::KvLayout layout() const { return {shape_.num_kv_heads, kBlockSize, shape_.head_dim}; }
+  cuda::KvLayout layout() const {
+    return cuda::KvLayout::dense(shape_.num_kv_heads, kBlockSize, shape_.head_dim);
+  }
 
   /// Of 16 bits, that a token's head has of a cache's numbers or of scales.
   int64_t row_words() const { return cuda::kv_row_bytes(cache_dtype_, shape_.head_dim) / 2; }

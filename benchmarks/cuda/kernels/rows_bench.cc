@@ -54,13 +54,13 @@ void rope(BenchDevice& device, const KernelBenchOptions& options, const Yardstic
   const ModelShape& shape = options.shape;
   const int64_t rows = options.many_rows, cols = shape.qkv(), d = shape.head_dim;
   const auto heads = static_cast<int32_t>(shape.heads);
-  const cuda::KvLayout layout{static_cast<int32_t>(shape.kv_heads), kBlockSize,
-                              static_cast<int32_t>(d)};
+  const auto layout = cuda::KvLayout::dense(static_cast<int32_t>(shape.kv_heads), kBlockSize,
+                                            static_cast<int32_t>(d));
   const int64_t blocks = (rows + kBlockSize - 1) / kBlockSize;
   const double bytes = 2.0 * static_cast<double>(rows * (2 * shape.heads + 4 * shape.kv_heads) * d);
   const int turns = cold_turns(device, options, static_cast<size_t>(bytes));
   const Numbers qkv = random_numbers(device, turns * rows * cols, 41);
-  const Numbers keys(device, static_cast<size_t>(blocks * layout.block_elements()));
+  const Numbers keys(device, static_cast<size_t>(blocks * layout.block_rows() * d));
   const Numbers values(device, keys.size());
   const DeviceArray<float> table(device, static_cast<size_t>(rows * d));
   fill_bell(table.data(), rows * d, 42, 0.5f, device.stream());

@@ -51,17 +51,14 @@ bool storable_kv(DType dtype) noexcept {
 void check_cache_layout(const CacheLayout& layout, int32_t num_blocks) {
   HEADRACE_CHECK(!layout.groups.empty() && !layout.layers.empty() && num_blocks >= 0, num_blocks);
   HEADRACE_CHECK(layout.block_size >= 16 && layout.block_size % 16 == 0, layout.block_size);
-  const PagedRows& rows = layout.groups.front().rows;
-  HEADRACE_CHECK(rows.num_kv_heads > 0, rows.num_kv_heads);
-  HEADRACE_CHECK(rows.key_dim >= 16 && rows.key_dim <= kLargestHead && rows.key_dim % 16 == 0,
-                 rows.key_dim);
-  HEADRACE_CHECK(rows.value_dim == rows.key_dim, rows.value_dim);
-  HEADRACE_CHECK(storable_kv(rows.dtype), dtype_name(rows.dtype));
   for (const CacheGroup& group : layout.groups) {
-    PagedRows alike = group.rows;
-    alike.window = rows.window;
-    HEADRACE_CHECK(alike == rows && group.rows.window >= 0 && group.num_layers > 0,
-                   group.num_layers);
+    const PagedRows& rows = group.rows;
+    HEADRACE_CHECK(rows.num_kv_heads > 0 && rows.window >= 0 && group.num_layers > 0,
+                   rows.num_kv_heads, " heads, ", group.num_layers, " layers");
+    HEADRACE_CHECK(rows.key_dim >= 16 && rows.key_dim <= kLargestHead && rows.key_dim % 16 == 0,
+                   rows.key_dim);
+    HEADRACE_CHECK(rows.value_dim == rows.key_dim, rows.value_dim);
+    HEADRACE_CHECK(storable_kv(rows.dtype) && rows.dtype == layout.dtype(), dtype_name(rows.dtype));
   }
   for (const CachePlace& place : layout.layers) {
     if (place.group < 0) continue;
@@ -73,16 +70,17 @@ void check_cache_layout(const CacheLayout& layout, int32_t num_blocks) {
 }
 
 void check_cache_use(const StepBatch& batch, const KvCache& cache, const CacheUse& use) {
-  const PagedRows& rows = cache.rows();
+  const CacheLayout& layout = cache.layout();
   HEADRACE_CHECK(batch.cache == &cache, "the step's tables are of another cache");
+  HEADRACE_CHECK(use.layer >= 0 && use.layer < layout.num_layers(), use.layer, " of ",
+                 layout.num_layers());
+  HEADRACE_CHECK(layout.place(use.layer).group >= 0, "layer ", use.layer, " keeps no rows");
+  const PagedRows& rows = layout.rows(use.layer);
   HEADRACE_CHECK(use.num_kv_heads == rows.num_kv_heads && use.head_dim == rows.key_dim,
                  use.num_kv_heads, " x ", use.head_dim, " in a cache of ", rows.num_kv_heads, " x ",
                  rows.key_dim);
   HEADRACE_CHECK(use.num_heads > 0 && use.num_heads % use.num_kv_heads == 0, use.num_heads, " on ",
                  use.num_kv_heads);
-  HEADRACE_CHECK(use.layer >= 0 && use.layer < cache.layout().num_layers(), use.layer, " of ",
-                 cache.layout().num_layers());
-  HEADRACE_CHECK(cache.layout().place(use.layer).group >= 0, "layer ", use.layer, " keeps no rows");
 }
 
 void check_qkv_spec(const QkvSpec& spec, DType act) {

@@ -3,15 +3,17 @@
 // What a model's layers keep of each sequence.
 //
 // Layers that keep the same are a group. A sequence has a block table for each group. A block holds
-// what all layers of its group keep of block_size tokens. Blocks of all groups are as large, so
-// they come out of one pool and have one numbering: a group's share of it is what its sequences
-// need. A layer of a group uses one of the block's num_slots() parts, and a group may use fewer.
+// what all layers of its group keep of block_size tokens: it has a part for each of them. Blocks of
+// all groups are as large, so they come out of one pool and have one numbering: a group's share of
+// it is what its sequences need. Rows of groups differ, so that a block has the room that the group
+// with the most numbers takes, and others may use less of it.
+//
+// A layer may read what another one has written: it has the other's place.
 //
 // A layer may keep a state, too, or instead: numbers that each token overwrites, so that they
 // aren't in blocks. A cache has slots for them: one slot has all layers' states of one sequence at
 // one position.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -35,6 +37,10 @@ struct PagedRows {
   int32_t window = 0;
 
   bool operator==(const PagedRows&) const = default;
+  /// Of a token.
+  int64_t numbers() const noexcept {
+    return int64_t{num_kv_heads} * (int64_t{key_dim} + value_dim);
+  }
 };
 
 /// Keys and values of heads of one size.
@@ -69,7 +75,7 @@ struct StateRows {
 };
 
 struct CacheGroup {
-  PagedRows rows;
+  PagedRows rows;  ///< of each layer
   int32_t num_layers = 0;
 };
 
@@ -80,22 +86,20 @@ struct CachePlace {
 };
 
 struct CacheLayout {
-  int32_t block_size = 64;  ///< tokens per block: a multiple of 16
-  /// Their rows differ in nothing but the window.
-  std::vector<CacheGroup> groups;
+  int32_t block_size = 64;         ///< tokens per block: a multiple of 16
+  std::vector<CacheGroup> groups;  ///< of one dtype
   std::vector<CachePlace> layers;  ///< by number
   /// By number, too; empty: no layer keeps a state.
   std::vector<StateRows> states;
 
   int32_t num_groups() const noexcept { return static_cast<int32_t>(groups.size()); }
   int32_t num_layers() const noexcept { return static_cast<int32_t>(layers.size()); }
-  /// Parts of a block.
-  int32_t num_slots() const noexcept {
-    int32_t most = 0;
-    for (const CacheGroup& group : groups) most = std::max(most, group.num_layers);
-    return most;
-  }
   const CachePlace& place(int32_t layer) const { return layers[static_cast<size_t>(layer)]; }
+  /// REQUIRES: the layer has a place.
+  const PagedRows& rows(int32_t layer) const {
+    return groups[static_cast<size_t>(place(layer).group)].rows;
+  }
+  DType dtype() const { return groups.front().rows.dtype; }
 
   bool has_states() const noexcept { return !states.empty(); }
   const StateRows& state(int32_t layer) const { return states[static_cast<size_t>(layer)]; }

@@ -14,8 +14,7 @@ class KvCache {
   virtual ~KvCache() = default;
   const CacheLayout& layout() const noexcept { return layout_; }
   int32_t block_size() const noexcept { return layout_.block_size; }
-  /// Of every group, but for the window.
-  const PagedRows& rows() const noexcept { return layout_.groups.front().rows; }
+  DType dtype() const noexcept { return layout_.dtype(); }
   int32_t num_blocks() const noexcept { return num_blocks_; }
   /// State slots; 0 of a layout without states.
   int32_t num_state_slots() const noexcept { return num_state_slots_; }

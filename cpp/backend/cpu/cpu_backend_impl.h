@@ -125,9 +125,10 @@ class CpuBackend : public Backend {
   /// Puts each node's part of a weight's panels near it.
   void place(const PackedWeight& weight);
 
-  /// KV heads of each of the pool's groups, if each can have as large a share of them as of the
-  /// threads, so that none waits for another; else all heads together.
-  std::vector<int32_t> share_heads(int32_t kv_heads) const;
+  /// By group of the layout, KV heads of each of the pool's groups, if each can have as large a
+  /// share of all of them as of the threads, so that none waits for another; else all heads
+  /// together.
+  std::vector<std::vector<int32_t>> share_heads(const CacheLayout& layout) const;
 
   /// Scratch of one op, aligned to 256 bytes, contents undefined. The next call invalidates it. It
   /// grows to the largest size asked for: in reserve(), before the first step.

@@ -1,5 +1,6 @@
 #include "backend/host/array_kv_cache.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -42,13 +43,22 @@ ArrayKvCache::ArrayKvCache(const CacheLayout& layout, int32_t num_blocks, int32_
       states_(std::move(states)) {
   auto* data = static_cast<std::byte*>(states_.data);
   for (const StateRows& rows : layout.states) {
-    slots_.add_array(data, layer_bytes(rows));
+    slots_.add_array(data, layer_bytes(rows), layer_bytes(rows));
     data += layer_bytes(rows) * static_cast<size_t>(num_slots);
   }
 }
 
+void ArrayKvCache::add_blocks(void* data, size_t block_bytes) {
+  constexpr size_t kPieces = 16;  // that threads may share
+  const size_t piece = round_up(ceil_div(block_bytes, kPieces), static_cast<size_t>(kLine));
+  for (size_t at = 0; at < block_bytes; at += piece) {
+    blocks_.add_array(static_cast<std::byte*>(data) + at, std::min(piece, block_bytes - at),
+                      block_bytes);
+  }
+}
+
 float* ArrayKvCache::matrices(int32_t layer, int32_t slot) const noexcept {
-  return reinterpret_cast<float*>(slots_.piece(layer, slot));
+  return reinterpret_cast<float*>(slots_.piece(layer, slot).data());
 }
 
 float* ArrayKvCache::window(int32_t layer, int32_t slot) const noexcept {

@@ -1,7 +1,6 @@
 #pragma once
 
-// A cache in host memory whose blocks and state slots lie in arrays, with its host blocks and
-// slots.
+// A cache in host memory with its blocks and state slots, and with its host blocks and slots.
 //
 // The states of a layer in a slot: matrices, each with room for its value_dim rounded up to
 // kMatrixColumns, so that a backend may lay it out in whole vectors; then the window
@@ -28,7 +27,7 @@ class ArrayKvCache : public KvCache {
  public:
   int64_t num_arrays() const noexcept { return blocks_.num_arrays(); }
   /// A block's piece in an array. REQUIRES: there are such.
-  std::byte* piece(int64_t array, int32_t block) const noexcept {
+  std::span<std::byte> piece(int64_t array, int32_t block) const noexcept {
     return blocks_.piece(array, block);
   }
   /// A layer's matrices in a slot, one after the other. REQUIRES: it has such.
@@ -50,8 +49,9 @@ class ArrayKvCache : public KvCache {
   /// `states`: host_state_bytes(layout, num_slots) bytes.
   ArrayKvCache(const CacheLayout& layout, int32_t num_blocks, int32_t num_slots,
                Backend::Buffer states);
-  /// `data`: num_blocks pieces behind each other, which live as long as the cache.
-  void add_array(void* data, size_t piece_bytes) { blocks_.add_array(data, piece_bytes); }
+  /// `data`: num_blocks blocks of so many bytes behind each other, which live as long as the cache;
+  /// each is copied in pieces.
+  void add_blocks(void* data, size_t block_bytes);
 
  private:
   BlockArrays blocks_;

@@ -7,14 +7,14 @@
 
 namespace headrace {
 
-void BlockArrays::add_array(void* data, size_t piece_bytes) {
-  arrays_.push_back({static_cast<std::byte*>(data), piece_bytes, block_bytes_});
+void BlockArrays::add_array(void* data, size_t piece_bytes, size_t stride) {
+  arrays_.push_back({static_cast<std::byte*>(data), piece_bytes, stride, block_bytes_});
   block_bytes_ += piece_bytes;
 }
 
-std::byte* BlockArrays::piece(int64_t array, int32_t block) const noexcept {
+std::span<std::byte> BlockArrays::piece(int64_t array, int32_t block) const noexcept {
   const Array& in = arrays_[static_cast<size_t>(array)];
-  return in.data + static_cast<size_t>(block) * in.piece_bytes;
+  return {in.data + static_cast<size_t>(block) * in.stride, in.piece_bytes};
 }
 
 void BlockArrays::add_host_blocks(int32_t count, Backend::Buffer storage) {
@@ -35,7 +35,7 @@ void BlockArrays::check(const BlockCopy& copy) const {
 void BlockArrays::copy(const BlockCopy& copy, int64_t array) const {
   const Array& in = arrays_[static_cast<size_t>(array)];
   if (in.piece_bytes == 0) return;
-  std::byte* const own = piece(array, copy.block);
+  std::byte* const own = piece(array, copy.block).data();
   std::byte* const host = static_cast<std::byte*>(host_storage_.data) +
                           static_cast<size_t>(copy.host_block) * block_bytes_ + in.host_offset;
   std::memcpy(copy.to_host ? host : own, copy.to_host ? own : host, in.piece_bytes);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/contract/backend.h"
@@ -14,12 +15,12 @@ class BlockArrays {
  public:
   explicit BlockArrays(int32_t num_blocks) : num_blocks_(num_blocks) {}
 
-  /// `data`: a piece of each block, behind each other, which live as long as this. Pieces may be of
-  /// 0 bytes.
-  void add_array(void* data, size_t piece_bytes);
+  /// `data`: the first block's piece; from each to the next it is `stride` bytes. They live as long
+  /// as this, and may be of 0 bytes.
+  void add_array(void* data, size_t piece_bytes, size_t stride);
   int64_t num_arrays() const noexcept { return static_cast<int64_t>(arrays_.size()); }
   /// A block's piece in an array. REQUIRES: there are such.
-  std::byte* piece(int64_t array, int32_t block) const noexcept;
+  std::span<std::byte> piece(int64_t array, int32_t block) const noexcept;
 
   /// `storage`: of count * (bytes of a block in all arrays). REQUIRES: there are none yet.
   void add_host_blocks(int32_t count, Backend::Buffer storage);
@@ -31,7 +32,7 @@ class BlockArrays {
  private:
   struct Array {
     std::byte* data;
-    size_t piece_bytes;
+    size_t piece_bytes, stride;
     size_t host_offset;  ///< of its piece in a host block
   };
 

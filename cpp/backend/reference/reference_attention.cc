@@ -16,16 +16,16 @@ namespace headrace {
 
 namespace {
 
-/// float32 [slot of a layer][block][token][k heads, then v heads][d], values rounded to the cache's
-/// dtype.
+/// Blocks of float32 [layer of the group][token][k heads, then v heads][d], values rounded to the
+/// cache's dtype.
 class ReferenceKvCache final : public ArrayKvCache {
  public:
   ReferenceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer memory,
                    int32_t num_slots, Backend::Buffer states)
-      : ArrayKvCache(layout, num_blocks, num_slots, std::move(states)), memory_(std::move(memory)) {
-    const int32_t slots = layout.num_slots();
-    const size_t bytes = reference_kv_block_bytes(layout) / static_cast<size_t>(slots);
-    for (int32_t slot = 0; slot < slots; ++slot) add_array(in_slot(slot, 0, 0), bytes);
+      : ArrayKvCache(layout, num_blocks, num_slots, std::move(states)),
+        memory_(std::move(memory)),
+        block_floats_(static_cast<int64_t>(reference_kv_block_bytes(layout) / sizeof(float))) {
+    add_blocks(memory_.data, reference_kv_block_bytes(layout));
   }
 
   float* at(int32_t layer, const SeqSlice& seq, int32_t position) const {
@@ -35,16 +35,14 @@ class ReferenceKvCache final : public ArrayKvCache {
   }
 
   float* at(int32_t layer, int32_t block, int32_t token) const {
-    return in_slot(layout().place(layer).slot, block, token);
+    const int64_t row = int64_t{layout().place(layer).slot} * block_size() + token;
+    return static_cast<float*>(memory_.data) + block * block_floats_ +
+           row * layout().rows(layer).numbers();
   }
 
  private:
-  float* in_slot(int32_t slot, int32_t block, int32_t token) const {
-    const int64_t row = (int64_t{slot} * num_blocks() + block) * block_size() + token;
-    return static_cast<float*>(memory_.data) + row * 2 * rows().num_kv_heads * rows().key_dim;
-  }
-
   Backend::Buffer memory_;
+  int64_t block_floats_;
 };
 
 /// `weight` null: 1.
@@ -180,10 +178,11 @@ void attend(const float* query, const AttentionSpec& spec, int32_t h, int32_t fi
 
 size_t reference_kv_block_bytes(const CacheLayout& layout) {
   check_cache_layout(layout, 0);
-  const PagedRows& rows = layout.groups.front().rows;
-  return size_t{8} * static_cast<size_t>(layout.num_slots()) *
-         static_cast<size_t>(layout.block_size) * static_cast<size_t>(rows.num_kv_heads) *
-         static_cast<size_t>(rows.key_dim);
+  int64_t most = 0;
+  for (const CacheGroup& group : layout.groups) {
+    most = std::max(most, group.num_layers * group.rows.numbers());
+  }
+  return sizeof(float) * static_cast<size_t>(most) * static_cast<size_t>(layout.block_size);
 }
 
 std::unique_ptr<KvCache> make_reference_kv_cache(const CacheLayout& layout, int32_t num_blocks,
@@ -199,7 +198,8 @@ std::unique_ptr<KvCache> make_reference_kv_cache(const CacheLayout& layout, int3
 
 void reference_kv_read(const KvCache& cache, int32_t layer, int32_t block, int32_t kv_head,
                        int32_t slot, float* key, float* value) {
-  const int32_t heads = cache.rows().num_kv_heads, d = cache.rows().key_dim;
+  const PagedRows& rows = cache.layout().rows(layer);
+  const int32_t heads = rows.num_kv_heads, d = rows.key_dim;
   const float* from = dynamic_cast<const ReferenceKvCache&>(cache).at(layer, block, slot);
   std::copy_n(from + kv_head * d, d, key);
   std::copy_n(from + (heads + kv_head) * d, d, value);
@@ -214,8 +214,7 @@ void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSp
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const int32_t row = seq.first_row + i;
       write_row(qkv.row<float>(row), batch.positions[static_cast<size_t>(row)], spec, rope,
-                rope_table.row<float>(row), cache.rows().dtype,
-                slots.at(layer, seq, seq.start_pos + i));
+                rope_table.row<float>(row), cache.dtype(), slots.at(layer, seq, seq.start_pos + i));
     }
   }
 }

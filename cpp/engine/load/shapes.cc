@@ -37,10 +37,8 @@ int32_t choose_interval(const ModelOptions& options, const CacheLayout& layout) 
   size_t state_bytes = 0, token_bytes = 0;
   for (const StateRows& state : layout.states) state_bytes += state.numbers() * sizeof(float);
   for (const CacheGroup& group : layout.groups) {
-    const PagedRows& rows = group.rows;
-    const auto numbers =
-        static_cast<size_t>(rows.num_kv_heads) * static_cast<size_t>(rows.key_dim + rows.value_dim);
-    const size_t half_bytes = std::max<size_t>(1, 2 * dtype_size(rows.dtype));
+    const auto numbers = static_cast<size_t>(group.rows.numbers());
+    const size_t half_bytes = std::max<size_t>(1, 2 * dtype_size(group.rows.dtype));
     token_bytes += static_cast<size_t>(group.num_layers) * half_bytes * numbers / 2;
   }
   const size_t tokens = std::clamp(state_bytes / std::max<size_t>(1, token_bytes), kLeast, kMost);

@@ -26,28 +26,48 @@ std::vector<Kind> list_kinds(const std::vector<LayerKeeps>& layers) {
     Kind& kind = found != out.end() ? *found : out.emplace_back(Kind{rows, {}});
     kind.layers.push_back(static_cast<int32_t>(i));
   }
-  std::ranges::sort(out, [](const Kind& a, const Kind& b) {
+  std::ranges::stable_sort(out, [](const Kind& a, const Kind& b) {
     if ((a.rows.window == 0) != (b.rows.window == 0)) return a.rows.window == 0;
     return a.rows.window > b.rows.window;
   });
   return out;
 }
 
-/// Layers of the largest groups that leave no more than a sixteenth of their blocks unused; 1
-/// always does. Fewer groups are fewer block tables.
-int32_t choose_group_size(const std::vector<Kind>& kinds) {
-  constexpr size_t kMostUnused = 16;
-  size_t most = 1, num_layers = 0;
+/// Layers of a kind that blocks of so many numbers a token take.
+size_t group_size(const Kind& kind, int64_t numbers) {
+  return static_cast<size_t>(numbers / kind.rows.numbers());
+}
+
+/// What share of blocks of so many numbers a token holds nothing.
+double unused_share(const std::vector<Kind>& kinds, int64_t numbers) {
+  double used = 0.0, all = 0.0;
   for (const Kind& kind : kinds) {
-    most = std::max(most, kind.layers.size());
-    num_layers += kind.layers.size();
+    const size_t groups = ceil_div(kind.layers.size(), group_size(kind, numbers));
+    all += static_cast<double>(groups) * static_cast<double>(numbers);
+    used += static_cast<double>(kind.layers.size()) * static_cast<double>(kind.rows.numbers());
   }
-  for (size_t size = most; size > 1; --size) {
-    size_t parts = 0;
-    for (const Kind& kind : kinds) parts += round_up(kind.layers.size(), size);
-    if ((parts - num_layers) * kMostUnused <= parts) return static_cast<int32_t>(size);
+  return 1.0 - used / all;
+}
+
+/// Numbers a token that blocks have room for: of the largest that leave no more than a sixteenth
+/// unused, or of those that leave least. Larger blocks are fewer groups, hence fewer block tables.
+int64_t choose_numbers(const std::vector<Kind>& kinds) {
+  constexpr double kMostUnused = 1.0 / 16;
+  int64_t least = 0;  // that every kind has room for a layer
+  for (const Kind& kind : kinds) least = std::max(least, kind.rows.numbers());
+  int64_t best = least;
+  double best_unused = std::max(kMostUnused, unused_share(kinds, least));
+  for (const Kind& kind : kinds) {
+    for (int64_t size = std::ssize(kind.layers); size > 0; --size) {
+      const int64_t numbers = size * kind.rows.numbers();
+      if (numbers < least) break;
+      const double unused = std::max(kMostUnused, unused_share(kinds, numbers));
+      if (unused > best_unused || (unused == best_unused && numbers <= best)) continue;
+      best = numbers;
+      best_unused = unused;
+    }
   }
-  return 1;
+  return best;
 }
 
 }  // namespace
@@ -63,21 +83,25 @@ std::vector<LayerKeeps> list_kept(const ModelSources& sources) {
 }
 
 CacheLayout make_cache_layout(std::vector<LayerKeeps> layers, const CacheOptions& options) {
-  for (auto& [rows, state] : layers) {
-    rows.dtype = options.dtype;
-    if (rows.window >= options.windows_below) rows.window = 0;
+  for (LayerKeeps& layer : layers) {
+    layer.rows.dtype = options.dtype;
+    if (layer.rows.window >= options.windows_below) layer.rows.window = 0;
   }
   const std::vector<Kind> kinds = list_kinds(layers);
   HEADRACE_CHECK(!kinds.empty(), layers.size());
-  const int32_t size = choose_group_size(kinds);
+  const int64_t numbers = choose_numbers(kinds);
   CacheLayout out{options.block_size, {}, std::vector<CachePlace>(layers.size(), {-1, 0}), {}};
   for (const Kind& kind : kinds) {
+    const size_t size = group_size(kind, numbers);
     for (size_t i = 0; i < kind.layers.size(); ++i) {
-      const int32_t slot = static_cast<int32_t>(i) % size;
+      const auto slot = static_cast<int32_t>(i % size);
       if (slot == 0) out.groups.push_back({kind.rows, 0});
       ++out.groups.back().num_layers;
       out.layers[static_cast<size_t>(kind.layers[i])] = {out.num_groups() - 1, slot};
     }
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].reads >= 0) out.layers[i] = out.place(layers[i].reads);
   }
   const auto has_state = [](const LayerKeeps& layer) { return !layer.state.empty(); };
   if (std::ranges::any_of(layers, has_state)) {

@@ -15,6 +15,8 @@ namespace headrace {
 struct LayerKeeps {
   PagedRows rows;  ///< of any dtype
   StateRows state;
+  /// The layer whose rows it reads, which keeps some; < 0: its own, if it keeps any.
+  int32_t reads = -1;
 };
 
 /// By layer, with the MTP block's behind the others.
@@ -28,7 +30,7 @@ struct CacheOptions {
   int32_t windows_below = 0;
 };
 
-/// REQUIRES: layers, one of them with rows; rows differ in nothing but the window.
+/// REQUIRES: layers, one of them with rows.
 CacheLayout make_cache_layout(std::vector<LayerKeeps> layers, const CacheOptions& options);
 
 }  // namespace headrace

@@ -1,16 +1,30 @@
 #include "cuda/host/memory/device_kv_cache.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 
 namespace headrace::cuda {
 
 namespace {
 
-KvLayout kv_layout_of(const PagedRows& rows, int32_t block_size) {
-  return {rows.num_kv_heads, block_size, rows.key_dim};
-}
+/// Of a layer in a block.
+struct LayerBytes {
+  int64_t row;     ///< of a token's head
+  int64_t codes;   ///< of all keys, or all values
+  int64_t scales;  ///< of their scales
+
+  LayerBytes(const PagedRows& rows, int32_t block_size)
+      : row(kv_row_bytes(rows.dtype, rows.key_dim)) {
+    const int64_t heads = int64_t{rows.num_kv_heads} * block_size;
+    codes = heads * row;
+    scales = kv_has_scales(rows.dtype) ? heads * kKvScaleBytes : 0;
+  }
+  int64_t all() const { return 2 * (codes + scales); }
+};
 
 }  // namespace
 
@@ -24,43 +38,43 @@ DeviceKvCache::DeviceKvCache(const CacheLayout& layout, int32_t num_blocks, Back
                              int32_t num_slots, Backend::Buffer state_storage)
     : KvCache(layout, num_blocks, num_slots),
       storage_(std::move(storage)),
-      states_(layout, num_slots, std::move(state_storage)) {}
-
-KvLayout DeviceKvCache::kv_layout() const { return kv_layout_of(rows(), block_size()); }
+      block_bytes_(block_bytes(layout)),
+      states_(layout, num_slots, std::move(state_storage)) {
+  // Kernels number rows and scales with 32 bits.
+  const uint64_t blocks = static_cast<uint64_t>(num_blocks) + 1;
+  for (const CacheGroup& group : layout.groups) {
+    const LayerBytes layer(group.rows, layout.block_size);
+    const auto least = static_cast<uint64_t>(layer.scales > 0 ? kKvScaleBytes : layer.row);
+    HEADRACE_CHECK(blocks * (block_bytes_ / least) <= uint64_t{1} << 32, num_blocks, " blocks of ",
+                   block_bytes_);
+  }
+}
 
 size_t DeviceKvCache::block_bytes(const CacheLayout& layout) {
-  const PagedRows& rows = layout.groups.front().rows;
-  const int64_t row_bytes =
-      kv_row_bytes(rows.dtype, rows.key_dim) + (kv_has_scales(rows.dtype) ? kKvScaleBytes : 0);
-  return static_cast<size_t>(2 * int64_t{layout.num_slots()} *
-                             kv_layout_of(rows, layout.block_size).block_rows() * row_bytes);
+  int64_t bytes = 0, step = 1;
+  for (const CacheGroup& group : layout.groups) {
+    const LayerBytes layer(group.rows, layout.block_size);
+    bytes = std::max(bytes, group.num_layers * layer.all());
+    step = std::lcm(step, layer.row);
+  }
+  return static_cast<size_t>(round_up(bytes, step));
 }
 
-DeviceKvCache::Parts DeviceKvCache::numbers() const {
-  return {
-      static_cast<std::byte*>(storage_.data),
-      static_cast<size_t>(kv_layout().block_rows() * kv_row_bytes(rows().dtype, rows().key_dim))};
+KvLayout DeviceKvCache::kv_layout(int32_t layer) const {
+  const PagedRows& rows = layout().rows(layer);
+  const auto bytes = static_cast<int64_t>(block_bytes_);
+  return {rows.num_kv_heads, block_size(), rows.key_dim,
+          static_cast<int32_t>(bytes / kv_row_bytes(rows.dtype, rows.key_dim)),
+          static_cast<int32_t>(bytes / kKvScaleBytes)};
 }
 
-DeviceKvCache::Parts DeviceKvCache::all_scales() const {
-  const Parts codes = numbers();
-  const int64_t bytes = kv_has_scales(rows().dtype) ? kv_layout().block_rows() * kKvScaleBytes : 0;
-  return {codes.first + num_arrays() * array_bytes(codes), static_cast<size_t>(bytes)};
-}
-
-void* DeviceKvCache::half(int32_t index) const {
-  const Parts parts = numbers();
-  return parts.first + static_cast<size_t>(index) * array_bytes(parts);
-}
-
-void* DeviceKvCache::scales(int32_t index) const {
-  const Parts parts = all_scales();
-  if (parts.bytes == 0) return nullptr;
-  return parts.first + static_cast<size_t>(index) * array_bytes(parts);
-}
-
-std::byte* DeviceKvCache::first_part(int32_t block) const {
-  return numbers().first + static_cast<size_t>(block) * numbers().bytes;
+DeviceKvCache::Part DeviceKvCache::part(int32_t layer) const {
+  const LayerBytes bytes(layout().rows(layer), block_size());
+  std::byte* const keys = block(0) + layout().place(layer).slot * bytes.all();
+  std::byte* const scales = keys + 2 * bytes.codes;
+  const bool scaled = bytes.scales > 0;
+  return {keys, keys + bytes.codes, scaled ? scales : nullptr,
+          scaled ? scales + bytes.scales : nullptr};
 }
 
 DeviceKvCache::~DeviceKvCache() {
@@ -71,7 +85,7 @@ DeviceKvCache::~DeviceKvCache() {
 
 void DeviceKvCache::add_host_blocks(CudaContext& context, int32_t count) {
   HEADRACE_CHECK(num_host_blocks_ == 0, count);
-  host_storage_ = pin_for_swaps(context, count, block_bytes(layout()));
+  host_storage_ = pin_for_swaps(context, count, block_bytes_);
   context_ = &context;
   num_host_blocks_ = count;
 }
@@ -83,7 +97,6 @@ void DeviceKvCache::add_host_slots(CudaContext& context, int32_t count) {
 
 void DeviceKvCache::copy_blocks(std::span<const BlockCopy> copies, Stream stream) {
   copies_ = stream;
-  const Parts codes = numbers(), scales = all_scales();
   for (const BlockCopy& copy : copies) {
     if (copy.is_state) {
       states_.copy(*context_, copy, stream);
@@ -92,22 +105,16 @@ void DeviceKvCache::copy_blocks(std::span<const BlockCopy> copies, Stream stream
     HEADRACE_CHECK(copy.block >= 0 && copy.block < num_blocks(), "block ", copy.block);
     HEADRACE_CHECK(copy.host_block >= 0 && copy.host_block < num_host_blocks_, "host block ",
                    copy.host_block, " of ", num_host_blocks_);
-    std::byte* const host = host_storage_.data() + static_cast<size_t>(copy.host_block) *
-                                                       num_arrays() * (codes.bytes + scales.bytes);
-    copy_parts(copy, codes, host, stream);
-    if (scales.bytes > 0) copy_parts(copy, scales, host + num_arrays() * codes.bytes, stream);
+    std::byte* const host =
+        host_storage_.data() + static_cast<size_t>(copy.host_block) * block_bytes_;
+    std::byte* const own = block(copy.block);
+    const CopyRows out{host, block_bytes_, own, block_bytes_, block_bytes_, 1};
+    const CopyRows in{own, block_bytes_, host, block_bytes_, block_bytes_, 1};
+    context_->check(context_->api().copy_rows(
+                        copy.to_host ? out : in,
+                        copy.to_host ? CopyKind::kDeviceToHost : CopyKind::kHostToDevice, stream),
+                    "copying KV blocks");
   }
-}
-
-void DeviceKvCache::copy_parts(const BlockCopy& copy, const Parts& parts, std::byte* host,
-                               Stream stream) {
-  std::byte* const own = parts.first + static_cast<size_t>(copy.block) * parts.bytes;
-  const CopyRows out{host, parts.bytes, own, array_bytes(parts), parts.bytes, num_arrays()};
-  const CopyRows in{own, array_bytes(parts), host, parts.bytes, parts.bytes, num_arrays()};
-  context_->check(context_->api().copy_rows(
-                      copy.to_host ? out : in,
-                      copy.to_host ? CopyKind::kDeviceToHost : CopyKind::kHostToDevice, stream),
-                  "copying KV blocks");
 }
 
 }  // namespace headrace::cuda

@@ -11,9 +11,9 @@
 
 namespace headrace::cuda {
 
-/// Per slot of a layer keys, then values, as kv_layout.h lays them out; scales, if there are,
-/// likewise behind all codes. One block more than the model has takes what padding rows write, of
-/// every group.
+/// A block has a part for each layer of its group: the layer's keys, its values, then the scales of
+/// both, if there are, as kv_layout.h lays them out. One block more than the model has takes what
+/// padding rows write, of every group.
 class DeviceKvCache final : public KvCache {
  public:
   /// `storage`: block_bytes(layout) for each block and the spare one, contents undefined: kernels
@@ -23,17 +23,22 @@ class DeviceKvCache final : public KvCache {
   /// Waits for copies to and from the host.
   ~DeviceKvCache() override;
 
-  /// Of one block.
+  /// Of one block: a whole number of rows of every group. REQUIRES: the layout passes
+  /// check_cache_layout().
   static size_t block_bytes(const CacheLayout& layout);
 
-  KvLayout kv_layout() const;
-  void* keys(int32_t layer) const { return half(2 * slot(layer)); }
-  void* values(int32_t layer) const { return half(2 * slot(layer) + 1); }
+  KvLayout kv_layout(int32_t layer) const;
+  /// Block 0's.
+  void* keys(int32_t layer) const { return part(layer).keys; }
+  void* values(int32_t layer) const { return part(layer).values; }
   /// Of the layer's keys and of its values; null: the dtype has none.
-  void* key_scales(int32_t layer) const { return scales(2 * slot(layer)); }
-  void* value_scales(int32_t layer) const { return scales(2 * slot(layer) + 1); }
+  void* key_scales(int32_t layer) const { return part(layer).key_scales; }
+  void* value_scales(int32_t layer) const { return part(layer).value_scales; }
   /// A place in the spare block.
   int64_t spare_slot() const { return int64_t{num_blocks()} * block_size(); }
+  std::byte* block(int32_t index) const {
+    return static_cast<std::byte*>(storage_.data) + static_cast<size_t>(index) * block_bytes_;
+  }
 
   const DeviceStates& states() const { return states_; }
 
@@ -42,30 +47,18 @@ class DeviceKvCache final : public KvCache {
   void add_host_slots(CudaContext& context, int32_t count);
   /// Puts the copies on `stream`, which outlives this. Throws Error(kDevice).
   void copy_blocks(std::span<const BlockCopy> copies, Stream stream);
-  /// A block's part of the first slot's keys, for tests.
-  std::byte* first_part(int32_t block) const;
 
  private:
-  /// Parts of a block, one in each of the 2 * num_slots arrays of a kind.
-  struct Parts {
-    std::byte* first;  ///< block 0's, of the first slot's keys
-    size_t bytes;      ///< of one part
+  struct Part {
+    void *keys, *values, *key_scales, *value_scales;
   };
-  int32_t slot(int32_t layer) const { return layout().place(layer).slot; }
-  size_t num_arrays() const { return 2 * static_cast<size_t>(layout().num_slots()); }
-  size_t array_bytes(const Parts& parts) const {
-    return parts.bytes * (static_cast<size_t>(num_blocks()) + 1);
-  }
-  Parts numbers() const;
-  Parts all_scales() const;  ///< of 0 bytes: there are none
-  void* half(int32_t index) const;
-  void* scales(int32_t index) const;
-  void copy_parts(const BlockCopy& copy, const Parts& parts, std::byte* host, Stream stream);
+  Part part(int32_t layer) const;
 
   Backend::Buffer storage_;
+  size_t block_bytes_;
   DeviceStates states_;
   CudaContext* context_ = nullptr;  ///< null: nothing is on the host
-  PinnedBuffer host_storage_;       ///< [host block][array], then the block's scales alike
+  PinnedBuffer host_storage_;       ///< [host block]
   int32_t num_host_blocks_ = 0;
   Stream copies_ = nullptr;  ///< the stream of the last ones; null: there were none
 };

@@ -57,8 +57,8 @@ void CudaBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeS
                                .rope_stride = rope_table.row_stride,
                                .rotary_dim = rope.rotary_dim,
                                .interleaved = rope.style == RopeStyle::kInterleaved,
-                               .cache_dtype = cache.rows().dtype,
-                               .layout = device.kv_layout(),
+                               .cache_dtype = cache.dtype(),
+                               .layout = device.kv_layout(layer),
                                .keys = device.keys(layer),
                                .values = device.values(layer),
                                .key_scales = device.key_scales(layer),
@@ -74,7 +74,7 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
   check_rows(out, step_.rows, cols);
   check_attention_spec(spec);
   HEADRACE_CHECK(q.dtype == out.dtype, dtype_name(out.dtype));
-  const AttentionKind kind{q.dtype,    cache.rows().dtype, spec.head_dim, cache.block_size(),
+  const AttentionKind kind{q.dtype,    cache.dtype(), spec.head_dim, cache.block_size(),
                            spec.scale, spec.soft_cap};
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
@@ -82,21 +82,21 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                          context_.properties().multiprocessors});
   const DeviceKvCache& device = device_cache(cache);
   const int32_t* const tables = tables_of(cache, layer).blocks;
-  const bool plain = kv_has_scales(cache.rows().dtype) ? attends_codes_plainly_ : attends_plainly_;
+  const bool plain = kv_has_scales(cache.dtype()) ? attends_codes_plainly_ : attends_plainly_;
   graphs_.note("attention", q, out, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
                spec.causal, spec.scale, spec.soft_cap, spec.sinks, &cache, layer, tables,
                step_.table_stride, planned.short_items.items, planned.short_items.expected,
                planned.long_items.items, planned.long_items.expected, attention_partials_.data,
                attention_counters_.data);
   launch(cuda::attention, {.dtype = q.dtype,
-                           .cache_dtype = cache.rows().dtype,
+                           .cache_dtype = cache.dtype(),
                            .shape = planned.shape,
                            .scale = spec.scale,
                            .soft_cap = spec.soft_cap,
                            .sinks = static_cast<const float*>(spec.sinks.data),
                            .q = {q.data, q.rows(), q.cols(), q.row_stride},
                            .out = {out.data, out.rows(), out.cols(), out.row_stride},
-                           .layout = device.kv_layout(),
+                           .layout = device.kv_layout(layer),
                            .keys = device.keys(layer),
                            .values = device.values(layer),
                            .key_scales = device.key_scales(layer),

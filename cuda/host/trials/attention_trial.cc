@@ -104,7 +104,7 @@ class AttentionTrial {
   int64_t width() const { return int64_t{kHeads} * case_.head_dim; }
   size_t row_bytes() const { return 2 * static_cast<size_t>(width()); }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.head_dim)); }
-  KvLayout layout() const { return {kKvHeads, case_.block_size, case_.head_dim}; }
+  KvLayout layout() const { return KvLayout::dense(kKvHeads, case_.block_size, case_.head_dim); }
   int32_t blocks() const { return (kTokens + case_.block_size - 1) / case_.block_size; }
   bool has_codes() const { return kv_has_scales(case_.cache); }
   int64_t cache_rows() const { return blocks() * layout().block_rows(); }

@@ -21,7 +21,7 @@ constexpr int64_t kTokens = 5, kSlotStep = 7;
 constexpr int32_t kHeadDim = 64, kKvHeads = 2, kBlockSize = 16, kBlocks = 2;
 constexpr int64_t kWidth = (1 + 2 * kKvHeads) * kHeadDim;
 constexpr size_t kQkvBytes = 2 * kTokens * kWidth;
-constexpr KvLayout kLayout{kKvHeads, kBlockSize, kHeadDim};
+constexpr KvLayout kLayout = KvLayout::dense(kKvHeads, kBlockSize, kHeadDim);
 constexpr int64_t kCacheRows = kBlocks * kKvHeads * kBlockSize;
 static_assert((kTokens - 1) * kSlotStep < int64_t{kBlocks} * kBlockSize);
 

@@ -149,7 +149,8 @@ template <class T, class Code>
 __device__ void copy_scales(const AttentionTask<T, Code>& task, const SplitRows& rows, int tile,
                             TileScales& to) {
   const int lane = lane_id(), first = lane % 16 * 4, key = tile * kTileKeys + first;
-  const int32_t row = __shfl_sync(kAllLanes, rows.row, key / kResolvedKeys) + key % kResolvedKeys;
+  const uint32_t row = __shfl_sync(kAllLanes, rows.scale, key / kResolvedKeys) +
+                       static_cast<uint32_t>(key % kResolvedKeys);
   copy_async_16(lane < 16 ? to.keys + first : to.values + first,
                 (lane < 16 ? task.key_scales : task.value_scales) + row, 16);
 }

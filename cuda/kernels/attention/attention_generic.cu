@@ -14,11 +14,12 @@ __device__ auto kv_row(const AttentionTask<T, Cache>& task, const AttentionPiece
                        int32_t position, const Cache* cache, const uint32_t* scales) {
   const int32_t size = task.layout.block_size, d = task.layout.head_dim;
   const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
-  const int64_t row =
-      task.layout.row(int64_t{table[position / size]} * size + position % size, piece.kv_head);
+  const int64_t slot = int64_t{table[position / size]} * size + position % size;
+  const int64_t row = task.layout.row(slot, piece.kv_head);
   if constexpr (CodeTraits<Cache>::kCodes) {
     const int32_t bytes = CodeTraits<Cache>::kPerByte == 2 ? divide_up(d, 32) * 16 : d;
-    return CodeRow<Cache>{cache + row * bytes, kv_scale<Cache>(scales[row])};
+    return CodeRow<Cache>{cache + row * bytes,
+                          kv_scale<Cache>(scales[task.layout.scale(slot, piece.kv_head)])};
   } else {
     return cache + row * d;
   }

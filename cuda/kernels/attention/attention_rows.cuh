@@ -25,8 +25,9 @@ __device__ inline int fresh_lane_id() {
 /// which lie side by side in a block of the cache; where the piece sees none of them, it names
 /// others.
 struct SplitRows {
-  KeyRange seen;  ///< by some row of the piece; from the split's first key on
-  int32_t row;    ///< of the cache's rows of a head, where key 8 * lane is
+  KeyRange seen;       ///< by some row of the piece; from the split's first key on
+  uint32_t row;        ///< of the layer's rows, where key 8 * lane is
+  uint32_t scale = 0;  ///< likewise, of a cache of codes
 };
 
 inline constexpr int kResolvedKeys = 8;
@@ -44,8 +45,12 @@ __device__ SplitRows split_rows(const AttentionTask<T, Cache>& task, const Atten
     const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
     const int32_t block = (base + key) / size;
     const int32_t number = kAhead ? load_other(table + block) : table[block];
-    rows.row =
-        (number * task.layout.num_kv_heads + piece.kv_head) * size + (base + key - block * size);
+    const auto place = static_cast<uint32_t>(piece.kv_head * size + (base + key - block * size));
+    const auto from = static_cast<uint32_t>(number);
+    rows.row = from * static_cast<uint32_t>(task.layout.block_stride) + place;
+    if constexpr (CodeTraits<Cache>::kCodes) {
+      rows.scale = from * static_cast<uint32_t>(task.layout.scale_stride) + place;
+    }
   }
   return rows;
 }
@@ -89,9 +94,9 @@ __device__ void copy_rows(const T* cache, const SplitRows& rows, int key, int co
     HEADRACE_UNROLL
     for (int i = 0; i < kRows / (kStep * kSteps); ++i) {
       const int row = i * kStep * kSteps, at = key + row + first;
-      const int32_t from = __shfl_sync(kAllLanes, rows.row, at / kResolvedKeys);
-      const char* start =
-          bytes + int64_t{from + at % kResolvedKeys} * (kAll * 16) + (column + own) * 16;
+      const uint32_t from = __shfl_sync(kAllLanes, rows.row, at / kResolvedKeys) +
+                            static_cast<uint32_t>(at % kResolvedKeys);
+      const char* start = bytes + int64_t{from} * (kAll * 16) + (column + own) * 16;
       HEADRACE_UNROLL
       for (int j = 0; j < kSteps; ++j) {
         const int next = row + j * kStep;
@@ -104,8 +109,8 @@ __device__ void copy_rows(const T* cache, const SplitRows& rows, int key, int co
     for (int i = 0; i < divide_up(kVectors, kWarp); ++i) {
       const int vector = i * kWarp + lane;
       const int row = vector / kColumns, own = vector % kColumns, at = key + row;
-      const int32_t from =
-          __shfl_sync(kAllLanes, rows.row, at / kResolvedKeys) + at % kResolvedKeys;
+      const uint32_t from = __shfl_sync(kAllLanes, rows.row, at / kResolvedKeys) +
+                            static_cast<uint32_t>(at % kResolvedKeys);
       if (kAll % kColumns != 0 && column + own >= kAll) continue;
       if (kVectors % kWarp != 0 && vector >= kVectors) continue;
       copy_async_16(to + Places::at(row, own),

@@ -425,7 +425,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <class C>
 void run(const AttentionArgs& args, Stream stream) {
   using T = typename C::T;
-  const int64_t rows = args.num_blocks * args.layout.num_kv_heads * args.layout.block_size;
+  const int64_t rows = (args.num_blocks - 1) * args.layout.block_stride + args.layout.block_rows();
   const int64_t pieces =
       int64_t{args.long_items.expected} * args.shape.num_kv_heads * args.shape.parts();
   HEADRACE_CHECK(args.num_blocks >= 1 && rows <= 0x7fffffff && pieces <= 0x7fffffff,

@@ -168,7 +168,7 @@ class TileBoxes {
   /// Starts copies of what the piece sees of a tile of keys or values. By the whole warp.
   __device__ void copy(const TileBox& box, const TensorMap* map, char* to, uint64_t* full) const {
     const int32_t bytes = rows() * kRowBytes, column = lane_id() % C::kBoxes;
-    const int32_t row = (box.number * task_.layout.num_kv_heads + kv_head_) * size() + box.place;
+    const int32_t row = box.number * task_.layout.block_stride + kv_head_ * size() + box.place;
     const int32_t count = __popc(__ballot_sync(kAllLanes, box.seen));
     if (lane_id() == 0) barrier_expect_bytes(full, static_cast<uint32_t>(count * bytes));
     __syncwarp();

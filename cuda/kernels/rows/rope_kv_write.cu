@@ -252,11 +252,12 @@ __global__ void rope_kv_write_codes(WriteTask<T, Code> task) {
       numbers[at.second] = pair.second;
     });
     __syncwarp();
-    const int64_t place = task.layout.row(slot, h - task.num_heads - (is_value ? kv : 0));
+    const int32_t kv_head = h - task.num_heads - (is_value ? kv : 0);
     auto* const codes = reinterpret_cast<uint8_t*>(is_value ? task.values : task.keys);
-    write_codes<Code>(
-        numbers, d,
-        {codes + place * row_bytes, (is_value ? task.value_scales : task.key_scales) + place});
+    uint32_t* const scales = is_value ? task.value_scales : task.key_scales;
+    write_codes<Code>(numbers, d,
+                      {codes + task.layout.row(slot, kv_head) * row_bytes,
+                       scales + task.layout.scale(slot, kv_head)});
     __syncwarp();
   }
 }

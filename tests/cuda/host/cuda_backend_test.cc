@@ -183,14 +183,13 @@ TEST_F(CudaBackendTest, BlocksGoToHostMemoryAndBackInOrder) {
   const BlockCopy any{0, 0, true};
   EXPECT_THROW(backend->copy_blocks(*cache, std::span(&any, 1)), InternalError);
   backend->add_host_blocks(*cache, kHostBlocks);
-  const size_t part = backend->kv_block_bytes(layout) / (2 * kLayers);
-  const size_t array = part * (kBlocks + 1);
+  const size_t bytes = backend->kv_block_bytes(layout);
   for (uint32_t seed = 1; seed <= 10; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    std::vector<std::byte> all(2 * kLayers * array);
+    std::vector<std::byte> all((kBlocks + 1) * bytes);
     for (std::byte& byte : all) byte = static_cast<std::byte>(random());
-    backend->upload(all.data(), device.first_part(0), all.size());
+    backend->upload(all.data(), device.block(0), all.size());
     std::vector<BlockCopy> copies;
     for (int32_t i = 0; i < kHostBlocks; ++i) copies.push_back({i, i, true});
     for (int i = 0; i < 20; ++i) {
@@ -200,17 +199,14 @@ TEST_F(CudaBackendTest, BlocksGoToHostMemoryAndBackInOrder) {
     gpu_.api.reset_calls();
     backend->copy_blocks(*cache, copies);
     EXPECT_EQ(gpu_.api.calls("synchronize") + gpu_.api.calls("malloc_pinned"), 0);
-    std::vector<std::byte> host(kHostBlocks * 2 * kLayers * part);
+    std::vector<std::byte> host(kHostBlocks * bytes);
     for (const BlockCopy& copy : copies) {
-      for (size_t i = 0; i < 2 * kLayers; ++i) {
-        std::byte* const own = all.data() + i * array + static_cast<size_t>(copy.block) * part;
-        std::byte* const other =
-            host.data() + (static_cast<size_t>(copy.host_block) * 2 * kLayers + i) * part;
-        std::memcpy(copy.to_host ? other : own, copy.to_host ? own : other, part);
-      }
+      std::byte* const own = all.data() + static_cast<size_t>(copy.block) * bytes;
+      std::byte* const other = host.data() + static_cast<size_t>(copy.host_block) * bytes;
+      std::memcpy(copy.to_host ? other : own, copy.to_host ? own : other, bytes);
     }
     std::vector<std::byte> found(all.size());
-    backend->read_back(device.first_part(0), found.data(), found.size());
+    backend->read_back(device.block(0), found.data(), found.size());
     ASSERT_EQ(found, all);
   }
   backend->copy_blocks(*cache, std::span(&any, 1));  // and goes while it is under way
@@ -245,11 +241,11 @@ TEST_F(CudaBackendTest, QuantizedCachesTakeWhatTheyHold) {
     const auto& device = dynamic_cast<const cuda::DeviceKvCache&>(*cache);
     EXPECT_EQ(device.key_scales(0) == nullptr, dtype == DType::kBF16);
     if (dtype == DType::kBF16) continue;
-    const auto* const first = device.first_part(0);
-    const size_t codes = rows * static_cast<size_t>(bytes - 4) * 3;
-    EXPECT_EQ(static_cast<std::byte*>(device.key_scales(0)) - first, static_cast<ptrdiff_t>(codes));
+    const auto* const first = device.block(0);
+    const ptrdiff_t layer = 2 * 2 * 16 * bytes, codes = 2 * 2 * 16 * (bytes - 4);
+    EXPECT_EQ(static_cast<std::byte*>(device.key_scales(0)) - first, codes);
     EXPECT_EQ(static_cast<std::byte*>(device.value_scales(2)) - first,
-              static_cast<ptrdiff_t>(codes + 5 * 2 * 16 * 4 * 3));
+              2 * layer + codes + 2 * 16 * 4);
   }
 }
 

@@ -33,7 +33,9 @@ class AttentionCase {
   AttentionCase(const Shape& shape, int32_t sequences, int32_t tokens, Random& random)
       : shape_(shape),
         tokens_(tokens),
-        layout_{shape.kv_heads, shape.block_size, shape.head_dim},
+        layout_{shape.kv_heads, shape.block_size, shape.head_dim,
+                2 * shape.kv_heads * shape.block_size + 16,  // with other layers' between
+                3 * shape.kv_heads * shape.block_size},
         blocks_((tokens + shape.block_size - 1) / shape.block_size),
         tables_(static_cast<size_t>(sequences * blocks_)),
         keys_(shape.cache, layout_, sequences * blocks_),

@@ -51,10 +51,10 @@ class KvArray {
   KvArray(DType dtype, const KvLayout& layout, int64_t blocks)
       : dtype_(dtype),
         layout_(layout),
-        rows_(blocks * layout.block_rows()),
+        rows_(blocks * layout.block_stride),
         row_bytes_(static_cast<size_t>(kv_row_bytes(dtype, layout.head_dim))),
         numbers_(static_cast<size_t>(rows_) * row_bytes_),
-        scales_(static_cast<size_t>(kv_has_scales(dtype) ? rows_ : 1)) {
+        scales_(static_cast<size_t>(kv_has_scales(dtype) ? blocks * layout.scale_stride : 1)) {
     fill(std::numeric_limits<float>::quiet_NaN());
   }
 
@@ -86,13 +86,13 @@ class KvArray {
     }
     const HeadCodes made = HeadCodes::make(dtype_, x, d);
     for (int32_t i = 0; i < d; ++i) set_code(row, i, made.codes[static_cast<size_t>(i)]);
-    scales_.data()[row] = scale_bits(made.step, made.low);
+    scales_.data()[layout_.scale(slot, head)] = scale_bits(made.step, made.low);
   }
 
   float read(int64_t slot, int32_t head, int32_t i) const {
     const int64_t row = layout_.row(slot, head);
     if (!kv_has_scales(dtype_)) return number(row, i);
-    const uint32_t bits = scales_.data()[row];
+    const uint32_t bits = scales_.data()[layout_.scale(slot, head)];
     float step;
     std::memcpy(&step, &bits, sizeof step);
     float low = 0.0f;

@@ -245,7 +245,8 @@ class KvWriteRun {
   std::vector<float> got() {
     const DeviceMatrix x(c_.dtype, 4, width_, x_);
     const DeviceMatrix norms(c_.norm_dtype(), 1, static_cast<int64_t>(norms_.size()), norms_);
-    const KvLayout layout{c_.kv_heads, 16, c_.head_dim};
+    const int32_t rows = c_.kv_heads * 16;  // of the layer; others' are between its blocks'
+    const KvLayout layout{c_.kv_heads, 16, c_.head_dim, 2 * rows + 16, 3 * rows};
     const KvArray keys(c_.cache, layout, 3), values(c_.cache, layout, 3);
     RopeKvWriteArgs args{.dtype = c_.dtype, .qkv = x.matrix(), .num_heads = c_.heads};
     if (c_.norms) {

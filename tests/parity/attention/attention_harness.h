@@ -152,7 +152,7 @@ class AttentionHarness {
     const auto* tiled = dynamic_cast<const CpuKvCache*>(cache_.get());
     if (tiled == nullptr) return;
     std::memset(
-        tiled->layer(0).data, 0xff,
+        tiled->part(0).data(), 0xff,
         backend_.kv_block_bytes(cache_->layout()) * static_cast<size_t>(cache_->num_blocks()));
   }
 

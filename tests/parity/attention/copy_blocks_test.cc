@@ -38,19 +38,20 @@ class CopyBlocks : public ::testing::TestWithParam<Case> {
 
   const ArrayKvCache& arrays() const { return dynamic_cast<const ArrayKvCache&>(*cache_); }
   size_t block_bytes() const { return backend_->kv_block_bytes(cache_->layout()); }
-  size_t piece_bytes() const { return block_bytes() / static_cast<size_t>(arrays().num_arrays()); }
   Bytes read(int32_t block) const {
     Bytes out;
     for (int64_t array = 0; array < arrays().num_arrays(); ++array) {
-      const std::byte* const piece = arrays().piece(array, block);
-      out.insert(out.end(), piece, piece + piece_bytes());
+      const std::span<std::byte> piece = arrays().piece(array, block);
+      out.insert(out.end(), piece.begin(), piece.end());
     }
     return out;
   }
   void write(int32_t block, const Bytes& bytes) {
+    const std::byte* from = bytes.data();
     for (int64_t array = 0; array < arrays().num_arrays(); ++array) {
-      std::memcpy(arrays().piece(array, block),
-                  bytes.data() + static_cast<size_t>(array) * piece_bytes(), piece_bytes());
+      const std::span<std::byte> piece = arrays().piece(array, block);
+      std::copy_n(from, piece.size(), piece.data());
+      from += piece.size();
     }
   }
 

@@ -81,7 +81,7 @@ class Writer {
     const auto cache = backend.make_kv_cache(layout, kBlocks);
     const auto* tiled = dynamic_cast<const CpuKvCache*>(cache.get());
     const size_t bytes = backend.kv_block_bytes(layout) * kBlocks;
-    if (tiled != nullptr) std::memset(tiled->layer(0).data, 0xff, bytes);
+    if (tiled != nullptr) std::memset(tiled->part(0).data(), 0xff, bytes);
     std::vector<float> qkv = input_;
     for (const SeqSlice& seq : seqs_) {
       for (int32_t i = 0; row_by_row && i < seq.num_rows; ++i) {

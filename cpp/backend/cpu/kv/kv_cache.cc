@@ -1,5 +1,6 @@
 #include "backend/cpu/kv/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -24,20 +25,31 @@ int64_t group_bytes(const PagedRows& rows) {
   return kKvLanes * d * static_cast<int64_t>(dtype_size(rows.dtype));
 }
 
-/// A layer that holds so many heads, not yet anywhere.
-KvLayerView layer_of(const CacheLayout& layout, int64_t heads) {
-  const PagedRows& rows = layout.groups.front().rows;
+/// A layer that holds so many heads, alone in its blocks and not yet anywhere.
+KvLayerView layer_of(const PagedRows& rows, int32_t block_size, int64_t heads) {
   KvLayerView view{};
   view.group_stride = group_bytes(rows);
-  view.value_offset = layout.block_size / kKvLanes * view.group_stride;
+  view.value_offset = block_size / kKvLanes * view.group_stride;
   view.head_stride = 2 * view.value_offset;
   view.scale_offset = heads * view.head_stride;
   view.value_scale_offset =
-      is_quantized(rows.dtype) ? heads * layout.block_size * int64_t{kScaleBytes} : 0;
+      is_quantized(rows.dtype) ? heads * block_size * int64_t{kScaleBytes} : 0;
   view.block_stride = view.scale_offset + 2 * view.value_scale_offset;
-  view.block_size = layout.block_size;
+  view.block_size = block_size;
   view.head_dim = rows.key_dim;
   return view;
+}
+
+/// Bytes of a part's block. `heads`: of the part, by group.
+template <class Heads>
+int64_t part_bytes(const CacheLayout& layout, const Heads& heads) {
+  int64_t most = 0;
+  for (size_t i = 0; i < layout.groups.size(); ++i) {
+    const CacheGroup& group = layout.groups[i];
+    const KvLayerView layer = layer_of(group.rows, layout.block_size, heads(i));
+    most = std::max(most, group.num_layers * layer.block_stride);
+  }
+  return most;
 }
 
 /// A token's key and value as float32, read one by one.
@@ -115,51 +127,49 @@ class TokenReader {
 }  // namespace
 
 CpuKvCache::CpuKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage,
-                       const std::vector<int32_t>& part_heads, int32_t num_slots,
-                       Backend::Buffer states)
+                       const PartHeads& heads, int32_t num_slots, Backend::Buffer states)
     : ArrayKvCache(layout, num_blocks, num_slots, std::move(states)), storage_(std::move(storage)) {
   auto* data = static_cast<uint8_t*>(storage_.data);
-  int32_t first = 0;
-  for (const int32_t heads : part_heads) {
-    Part& part = parts_.emplace_back(Part{first, first + heads, {}});
-    first += heads;
-    KvLayerView slot = layer_of(layout, heads);
-    for (int32_t i = 0; i < layout.num_slots(); ++i) {
-      slot.data = data;
-      part.slots.push_back(slot);
-      add_array(data, static_cast<size_t>(slot.block_stride));
-      data += slot.block_stride * num_blocks;
+  std::vector<int32_t> first(heads.size(), 0);
+  for (size_t index = 0; index < heads.front().size(); ++index) {
+    const int64_t bytes = part_bytes(layout, [&](size_t group) { return heads[group][index]; });
+    Part& part = parts_.emplace_back(Part{data, static_cast<size_t>(bytes), {}});
+    for (const CachePlace& place : layout.layers) {
+      Layer& layer = part.layers.emplace_back();
+      if (place.group < 0) continue;
+      const auto group = static_cast<size_t>(place.group);
+      layer.first_head = first[group];
+      layer.end_head = first[group] + heads[group][index];
+      layer.view = layer_of(layout.groups[group].rows, layout.block_size, heads[group][index]);
+      layer.view.data = data + place.slot * layer.view.block_stride;
+      layer.view.block_stride = bytes;
     }
+    for (size_t group = 0; group < heads.size(); ++group) first[group] += heads[group][index];
+    add_blocks(data, part.block_bytes);
+    data += bytes * num_blocks;
   }
-  HEADRACE_CHECK(first == rows().num_kv_heads, first);
 }
 
 size_t CpuKvCache::block_bytes(const CacheLayout& layout) {
-  const int32_t heads = layout.groups.front().rows.num_kv_heads;
-  return static_cast<size_t>(layout.num_slots()) *
-         static_cast<size_t>(layer_of(layout, heads).block_stride);
-}
-
-const KvLayerView& CpuKvCache::layer(int32_t layer, int32_t part) const {
-  const auto slot = static_cast<size_t>(layout().place(layer).slot);
-  return parts_[static_cast<size_t>(part)].slots[slot];
+  return static_cast<size_t>(
+      part_bytes(layout, [&](size_t group) { return layout.groups[group].rows.num_kv_heads; }));
 }
 
 CpuKvCache::HeadPlace CpuKvCache::find_head(int32_t layer, int32_t kv_head) const {
-  int32_t part = 0;
-  while (kv_head >= parts_[static_cast<size_t>(part)].end_head) ++part;
-  return {&this->layer(layer, part), kv_head - parts_[static_cast<size_t>(part)].first_head};
+  const auto index = static_cast<size_t>(layer);
+  size_t part = 0;
+  while (kv_head >= parts_[part].layers[index].end_head) ++part;
+  const Layer& found = parts_[part].layers[index];
+  return {&found.view, kv_head - found.first_head};
 }
 
-std::span<uint8_t> CpuKvCache::part(int32_t part) const {
-  const std::vector<KvLayerView>& slots = parts_[static_cast<size_t>(part)].slots;
-  const KvLayerView& first = slots.front();
-  return {first.data, static_cast<size_t>(first.block_stride) * static_cast<size_t>(num_blocks()) *
-                          slots.size()};
+std::span<uint8_t> CpuKvCache::part(int32_t index) const {
+  const Part& part = parts_[static_cast<size_t>(index)];
+  return {part.data, part.block_bytes * static_cast<size_t>(num_blocks())};
 }
 
 const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
-  switch (rows().dtype) {
+  switch (dtype()) {
     case DType::kBF16:
       return kernels.bf16;
     case DType::kF16:
@@ -178,8 +188,8 @@ const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
 void CpuKvCache::read(int32_t layer_index, int32_t block, int32_t kv_head, int32_t slot, float* key,
                       float* value) const {
   const HeadPlace place = find_head(layer_index, kv_head);
-  const TokenReader token(*place.layer, rows().dtype, block, place.head, slot);
-  for (int32_t i = 0; i < rows().key_dim; ++i) {
+  const TokenReader token(*place.layer, dtype(), block, place.head, slot);
+  for (int32_t i = 0; i < place.layer->head_dim; ++i) {
     key[i] = token.key(i);
     value[i] = token.value(i);
   }
@@ -197,13 +207,13 @@ std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const CacheLayout& layout, in
   const auto bytes =
       checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(layout));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
-  const std::vector<int32_t> part_heads = share_heads(layout.groups.front().rows.num_kv_heads);
+  const CpuKvCache::PartHeads heads = share_heads(layout);
   Buffer states;
   if (num_slots > 0) states = allocate(host_state_bytes(layout, num_slots));
   if (num_slots > 0 && !nodes_.empty()) spread_over(states.data, states.bytes, nodes_);
-  auto cache = std::make_unique<CpuKvCache>(layout, num_blocks, allocate(*bytes), part_heads,
-                                            num_slots, std::move(states));
-  if (part_heads.size() == nodes_.size()) {
+  auto cache = std::make_unique<CpuKvCache>(layout, num_blocks, allocate(*bytes), heads, num_slots,
+                                            std::move(states));
+  if (heads.front().size() == nodes_.size()) {
     for (int32_t part = 0; part < cache->num_parts(); ++part) {
       const std::span<uint8_t> memory = cache->part(part);
       place_near(memory.data(), memory.size(), nodes_[static_cast<size_t>(part)].id);
@@ -243,16 +253,25 @@ void CpuBackend::copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) 
   });
 }
 
-std::vector<int32_t> CpuBackend::share_heads(int32_t kv_heads) const {
-  std::vector<int32_t> out;
-  for (int32_t group = 0; group < pool_.num_groups(); ++group) {
-    const ThreadPool::Range part = pool_.part_of(group, kv_heads);
-    const ThreadPool::Range threads = pool_.part_of(group, pool_.num_threads());
-    const int64_t heads = part.end - part.begin;
-    if (heads * pool_.num_threads() != (threads.end - threads.begin) * kv_heads) return {kv_heads};
-    out.push_back(static_cast<int32_t>(heads));
+std::vector<std::vector<int32_t>> CpuBackend::share_heads(const CacheLayout& layout) const {
+  std::vector<std::vector<int32_t>> shared, whole;
+  for (const CacheGroup& group : layout.groups) {
+    const int32_t kv_heads = group.rows.num_kv_heads;
+    whole.push_back({kv_heads});
+    std::vector<int32_t>& parts = shared.emplace_back();
+    for (int32_t node = 0; node < pool_.num_groups(); ++node) {
+      const ThreadPool::Range part = pool_.part_of(node, kv_heads);
+      const ThreadPool::Range threads = pool_.part_of(node, pool_.num_threads());
+      const int64_t heads = part.end - part.begin;
+      if (heads * pool_.num_threads() == (threads.end - threads.begin) * kv_heads) {
+        parts.push_back(static_cast<int32_t>(heads));
+      }
+    }
   }
-  return out;
+  const auto is_shared = [this](const std::vector<int32_t>& parts) {
+    return std::cmp_equal(parts.size(), pool_.num_groups());
+  };
+  return std::ranges::all_of(shared, is_shared) ? shared : whole;
 }
 
 }  // namespace headrace

@@ -1,12 +1,12 @@
 #pragma once
 
-// The CPU's KV cache: one buffer, [part][slot of a layer][block]. A part holds consecutive KV
-// heads; there is one, or, where heads can be shared out like threads, one near each NUMA node,
-// which reads it. In a block of a part
+// The CPU's KV cache: one buffer, [part][block][layer of the block's group]. A part holds
+// consecutive KV heads of each layer; there is one, or, where all layers' heads can be shared out
+// like threads, one near each NUMA node, which reads it. Of a layer a block of a part has
 //
 //   for each KV head keys, then values; scales of keys [kv_head][block_size], of values alike
 //
-// so that who attends with all KV heads of a part reads a block from its start to its end.
+// so that who attends with all KV heads of a part reads this from its start to its end.
 //
 // Tokens go in groups of 16, whose keys are the lanes of a vector, so that a score is one lane's
 // sum and no kernel ever transposes. Of a group:
@@ -47,16 +47,18 @@ namespace headrace {
 
 class CpuKvCache final : public ArrayKvCache {
  public:
+  /// By group, of each part in order; all heads together.
+  using PartHeads = std::vector<std::vector<int32_t>>;
+
   /// `storage` holds num_blocks * block_bytes(layout) bytes, zero or finite numbers or whatever.
-  /// `part_heads`: of each part, in order; all heads together. `states`: as ArrayKvCache has them.
+  /// `states`: as ArrayKvCache has them.
   CpuKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage,
-             const std::vector<int32_t>& part_heads, int32_t num_slots, Backend::Buffer states);
+             const PartHeads& heads, int32_t num_slots, Backend::Buffer states);
 
   /// Bytes of one block in all parts. REQUIRES: the layout passes check_cache_layout().
   static size_t block_bytes(const CacheLayout& layout);
 
   int32_t num_parts() const noexcept { return static_cast<int32_t>(parts_.size()); }
-  const KvLayerView& layer(int32_t layer, int32_t part = 0) const;
   /// Where a KV head is: the layer of its part, and its number there.
   struct HeadPlace {
     const KvLayerView* layer;
@@ -73,9 +75,14 @@ class CpuKvCache final : public ArrayKvCache {
             float* value) const;
 
  private:
-  struct Part {
+  struct Layer {
+    KvLayerView view;
     int32_t first_head, end_head;
-    std::vector<KvLayerView> slots;
+  };
+  struct Part {
+    uint8_t* data;
+    size_t block_bytes;
+    std::vector<Layer> layers;
   };
 
   Backend::Buffer storage_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "model/sources/cache_layout.h"
@@ -42,7 +43,7 @@ TEST(CacheLayout, OfAUniformModelIsOneGroup) {
   expect_places(layout, {0, 0, 0, 0, 0});
   EXPECT_EQ(layout.block_size, 32);
   EXPECT_EQ(layout.num_groups(), 1);
-  EXPECT_EQ(layout.num_slots(), 5);
+  EXPECT_EQ(layout.groups[0].num_layers, 5);
 }
 
 TEST(CacheLayout, HasLayersThatKeepAllRowsFirst) {
@@ -83,9 +84,33 @@ TEST(CacheLayout, DividesLayersIntoGroupsOfOneSize) {
     windows.insert(windows.begin() + sliding / 2, static_cast<size_t>(full), 0);
     const CacheLayout layout = make_cache_layout(layers_of(windows), kWindows);
     expect_places(layout, windows);
-    const int32_t parts = layout.num_groups() * layout.num_slots();
+    int32_t most = 0;
+    for (const CacheGroup& group : layout.groups) most = std::max(most, group.num_layers);
+    const int32_t parts = layout.num_groups() * most;
     EXPECT_LE((parts - full - sliding) * 16, parts);
     EXPECT_EQ(layout.num_groups(), groups);
+  }
+}
+
+// Gemma 4's: heads of two sizes, and layers that read the last one of their kind.
+TEST(CacheLayout, FillsBlocksWithRowsOfOtherSizes) {
+  std::vector<LayerKeeps> layers;
+  for (int32_t i = 0; i < 15; ++i) {
+    const bool full = i % 5 == 4;
+    layers.push_back({kv_rows(1, full ? 512 : 256, DType::kF32), {}});
+    if (!full) layers.back().rows.window = 512;
+  }
+  for (int32_t i = 0; i < 2; ++i) layers.push_back({{}, {}, 13 + i});
+  const CacheLayout layout = make_cache_layout(layers, kWindows);
+  ASSERT_EQ(layout.num_groups(), 3);
+  EXPECT_EQ(layout.groups[0].rows.key_dim, 512);
+  EXPECT_EQ(layout.groups[0].num_layers, 3);
+  EXPECT_EQ(layout.groups[1].num_layers, 6);
+  EXPECT_EQ(layout.groups[2].num_layers, 6);
+  EXPECT_EQ(layout.rows(0).key_dim, 256);
+  for (int32_t i = 15; i < 17; ++i) {
+    EXPECT_EQ(layout.place(i).group, layout.place(i - 2).group);
+    EXPECT_EQ(layout.place(i).slot, layout.place(i - 2).slot);
   }
 }
 
