@@ -156,6 +156,10 @@ class TimedBackend final : public Backend {
     timed("rope_kv_write",
           [&] { inner_.rope_kv_write(qkv, spec, rope, rope_table, cache, layer); });
   }
+  void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
+                    TensorView rope_table) override {
+    timed("rope_queries", [&] { inner_.rope_queries(q, spec, rope, rope_table); });
+  }
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override {
     timed("attention", [&] { inner_.attention(q, spec, cache, layer, out); });

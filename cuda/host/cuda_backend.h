@@ -4,7 +4,7 @@
 //   cuda_backend.cc  construction, memory, weights
 //   backend_step.cc  begin_step and the step's records (graphs)
 //   backend_ops.cc   the ops that are one kernel each
-//   backend_attention.cc  rope_kv_write, attention
+//   backend_attention.cc  rope_kv_write, rope_queries, attention
 //   backend_lora.cc  pack_lora, lora
 //   backend_experts.cc  route, experts, add_gated
 //   backend_quant.cc  embed and linear of quantized weights, rows that norms round for them
@@ -119,6 +119,8 @@ class CudaBackend : public Backend {
             TensorView out) override;
   void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
                      TensorView rope_table, KvCache& cache, int32_t layer) override;
+  void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
+                    TensorView rope_table) override;
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
   void causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,

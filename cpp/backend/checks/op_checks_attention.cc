@@ -99,17 +99,33 @@ void check_attention_spec(const AttentionSpec& spec) {
                  spec.sinks.shape.elements());
 }
 
+namespace {
+
+void check_rope(const StepBatch& batch, const QkvSpec& spec, const RopeSpec& rope,
+                const TensorView& rope_table) {
+  HEADRACE_CHECK(
+      rope.rotary_dim >= 0 && rope.rotary_dim % 2 == 0 && rope.rotary_dim <= spec.head_dim,
+      rope.rotary_dim);
+  if (rope.rotary_dim > 0) check_step_matrix(batch, rope_table, rope.rotary_dim);
+  check_qkv_spec(spec, DType::kF32);
+}
+
+}  // namespace
+
+void check_rope_queries(const StepBatch& batch, const TensorView& q, const QkvSpec& spec,
+                        const RopeSpec& rope, const TensorView& rope_table) {
+  HEADRACE_CHECK(spec.num_heads > 0 && spec.head_dim > 0, spec.num_heads, " x ", spec.head_dim);
+  check_step_matrix(batch, q, int64_t{spec.num_heads} * spec.head_dim);
+  check_rope(batch, spec, rope, rope_table);
+}
+
 void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const QkvSpec& spec,
                          const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,
                          int32_t layer) {
   check_cache_use(batch, cache, {spec.num_heads, spec.num_kv_heads, spec.head_dim, layer});
   check_step_matrix(batch, qkv,
                     (static_cast<int64_t>(spec.num_heads) + 2 * spec.num_kv_heads) * spec.head_dim);
-  HEADRACE_CHECK(
-      rope.rotary_dim >= 0 && rope.rotary_dim % 2 == 0 && rope.rotary_dim <= spec.head_dim,
-      rope.rotary_dim);
-  if (rope.rotary_dim > 0) check_step_matrix(batch, rope_table, rope.rotary_dim);
-  check_qkv_spec(spec, DType::kF32);
+  check_rope(batch, spec, rope, rope_table);
   check_blocks(batch, cache, cache.layout().place(layer).group,
                [](const SeqSlice& seq) { return seq.start_pos; });
 }

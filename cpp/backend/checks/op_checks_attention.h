@@ -25,6 +25,8 @@ void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const Qk
                          int32_t layer);
 /// Block ids are looked at for the first layer of each group only: the same tables serve the
 /// others.
+void check_rope_queries(const StepBatch& batch, const TensorView& q, const QkvSpec& spec,
+                        const RopeSpec& rope, const TensorView& rope_table);
 void check_attention(const StepBatch& batch, const TensorView& q, const AttentionSpec& spec,
                      const KvCache& cache, int32_t layer, const TensorView& out);
 void check_sample(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,

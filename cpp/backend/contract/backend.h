@@ -274,6 +274,11 @@ class Backend {
   virtual void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
                              TensorView rope_table, KvCache& cache, int32_t layer) = 0;
 
+  /// What rope_kv_write() does to queries, of a layer that reads another one's keys and values:
+  /// q [T, nq*d]. What the spec says of keys and values means nothing. Moves 2*T*nq*d*act bytes.
+  virtual void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
+                            TensorView rope_table) = 0;
+
   /// out [T, nq*d] = softmax(l + mask) . V of each row over the keys and values that `cache` holds
   /// for its sequence and `spec` lets it see, with l = scale * q . K^T, capped by soft_cap. A head
   /// with a sink s adds e^s to its softmax's sum. q is the first nq*d columns of qkv. Mixed prefill

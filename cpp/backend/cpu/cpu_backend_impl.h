@@ -97,6 +97,8 @@ class CpuBackend : public Backend {
             TensorView out) override;
   void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
                      TensorView rope_table, KvCache& cache, int32_t layer) override;
+  void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
+                    TensorView rope_table) override;
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
   void causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,
@@ -124,6 +126,9 @@ class CpuBackend : public Backend {
  private:
   /// Puts each node's part of a weight's panels near it.
   void place(const PackedWeight& weight);
+
+  /// x = its norms of whole rows; no weight: nothing.
+  void normalize_rows(const TensorView& x, const TensorView& weight, const QkvSpec& spec);
 
   /// By group of the layout, KV heads of each of the pool's groups, if each can have as large a
   /// share of all of them as of the threads, so that none waits for another; else all heads

@@ -59,6 +59,7 @@ struct KvLayerView {
 
 /// Normalises, rotates and stores one KV head of one row, and the query heads that use it.
 struct KvWriteTask {
+  int32_t head_dim;
   float* queries;  ///< [num_queries][head_dim], rotated in place
   float* key;      ///< [head_dim], rotated in place
   float* value;    ///< [head_dim], normalised in place
@@ -146,6 +147,8 @@ struct KvFormat {
 
 struct AttentionKernels {
   KvFormat f32, bf16, f16, i8, f8, u4;
+  /// A task's queries alone: there is no key, value or cache.
+  void (*rotate_queries)(const KvWriteTask& task);
   void (*merge)(const MergeTask& task);
 };
 

@@ -117,15 +117,20 @@ void prepare(float* x, int32_t heads, const QkvSpec& spec, const TensorView& nor
   normalize_heads(QkNorm::kHeadAfterRope);
 }
 
+void prepare_queries(float* q, int32_t position, const QkvSpec& spec, const RopeSpec& rope,
+                     const float* table) {
+  prepare(q, spec.num_heads, spec, spec.q_norm, rope, table);
+  const float factor = spec.q_factor.at(position);
+  for (int32_t i = 0; i < spec.num_heads * spec.head_dim; ++i) q[i] *= factor;
+}
+
 void write_row(float* qkv, int32_t position, const QkvSpec& spec, const RopeSpec& rope,
                const float* table, DType dtype, float* slot) {
   const int32_t d = spec.head_dim;
   float* k = qkv + spec.num_heads * d;
   float* v = k + spec.num_kv_heads * d;
-  prepare(qkv, spec.num_heads, spec, spec.q_norm, rope, table);
+  prepare_queries(qkv, position, spec, rope, table);
   prepare(k, spec.num_kv_heads, spec, spec.k_norm, rope, table);
-  const float factor = spec.q_factor.at(position);
-  for (int32_t i = 0; i < spec.num_heads * d; ++i) qkv[i] *= factor;
   for (int32_t h = 0; spec.v_norm && h < spec.num_kv_heads; ++h) {
     normalize(v + h * d, d, nullptr, spec.norm_eps);
   }
@@ -216,6 +221,15 @@ void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSp
       write_row(qkv.row<float>(row), batch.positions[static_cast<size_t>(row)], spec, rope,
                 rope_table.row<float>(row), cache.dtype(), slots.at(layer, seq, seq.start_pos + i));
     }
+  }
+}
+
+void reference_rope_queries(const StepBatch& batch, TensorView q, const QkvSpec& spec,
+                            const RopeSpec& rope, TensorView rope_table) {
+  check_rope_queries(batch, q, spec, rope, rope_table);
+  for (int64_t row = 0; row < q.rows(); ++row) {
+    prepare_queries(q.row<float>(row), batch.positions[static_cast<size_t>(row)], spec, rope,
+                    rope_table.row<float>(row));
   }
 }
 

@@ -25,6 +25,8 @@ void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSp
                              int32_t layer);
 
 /// See Backend::attention.
+void reference_rope_queries(const StepBatch& batch, TensorView q, const QkvSpec& spec,
+                            const RopeSpec& rope, TensorView rope_table);
 void reference_attention(const StepBatch& batch, TensorView q, const AttentionSpec& spec,
                          const KvCache& cache, int32_t layer, TensorView out);
 

@@ -379,6 +379,11 @@ class ReferenceBackend final : public Backend {
                      TensorView rope_table, KvCache& cache, int32_t layer) override {
     reference_rope_kv_write(batch_, qkv, spec, rope, rope_table, cache, layer);
   }
+
+  void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
+                    TensorView rope_table) override {
+    reference_rope_queries(batch_, q, spec, rope, rope_table);
+  }
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override {
     reference_attention(batch_, q, spec, cache, layer, out);

@@ -9,15 +9,10 @@ namespace headrace {
 
 namespace {
 
-/// Numbers of a row's queries, keys and values.
-int64_t qkv_columns(const AttentionSpec& spec) {
-  return (int64_t{spec.num_heads} + 2 * int64_t{spec.num_kv_heads}) * spec.head_dim;
-}
-
-TensorView place_qkv(const AttentionSpec& spec, bool gate, const StepLimits& limits,
-                     Carver& carver) {
-  const int64_t gates = gate ? int64_t{spec.num_heads} * spec.head_dim : 0;
-  return carver.matrix(limits.rows, qkv_columns(spec) + gates, limits.activation);
+/// Numbers of a row's queries, and of the keys and values that the layer writes.
+int64_t qkv_columns(const AttentionSpec& spec, bool writes) {
+  const int64_t kv_heads = writes ? spec.num_kv_heads : 0;
+  return (spec.num_heads + 2 * kv_heads) * spec.head_dim;
 }
 
 class AttentionBlock final : public Mixer {
@@ -25,6 +20,7 @@ class AttentionBlock final : public Mixer {
   AttentionBlock(const AttentionSources& sources, WeightReader& reader, int32_t layer)
       : attention_(sources.attention),
         gate_(sources.gate),
+        writes_(sources.reads < 0),
         rope_(sources.rope),
         rope_index_(sources.rope_index),
         layer_(layer),
@@ -40,6 +36,7 @@ class AttentionBlock final : public Mixer {
                .k_norm = k_norm_.view,
                .norm_eps = sources.norm_eps,
                .norm = sources.qk_norm,
+               .v_norm = sources.v_norm,
                .q_factor = sources.q_factor} {
     attention_.sinks = sinks_.view;
   }
@@ -47,7 +44,7 @@ class AttentionBlock final : public Mixer {
   const PackedWeight& first_weight() const override { return *qkv_.weight; }
 
   void place(const StepLimits& limits, Carver& carver) override {
-    qkv_rows_ = place_qkv(attention_, gate_, limits, carver);
+    qkv_rows_ = carver.matrix(limits.rows, qkv_.weight->n(), limits.activation);
     o_.gather = place_gather(o_.gathers, o_.weight->n(), o_.weight->k(), limits, carver);
   }
 
@@ -58,15 +55,19 @@ class AttentionBlock final : public Mixer {
     context.backend.attention(rows.columns(0, step.mixed.cols()), attention_, cache, layer_,
                               step.mixed);
     if (!gate_) return;
-    context.backend.mul_sigmoid(rows.columns(qkv_columns(attention_), step.mixed.cols()),
+    context.backend.mul_sigmoid(rows.columns(qkv_columns(attention_, writes_), step.mixed.cols()),
                                 step.mixed);
   }
 
   void write(const BlockContext& context, const StepRows& step, KvCache& cache) override {
     const TensorView rows = qkv_rows_.first_rows(step.rows());
     run_linear(context, qkv_, step.input, rows);
-    context.backend.rope_kv_write(rows.columns(0, qkv_columns(attention_)), heads_, rope_,
-                                  rope_table(step), cache, layer_);
+    const TensorView heads = rows.columns(0, qkv_columns(attention_, writes_));
+    if (writes_) {
+      context.backend.rope_kv_write(heads, heads_, rope_, rope_table(step), cache, layer_);
+    } else {
+      context.backend.rope_queries(heads, heads_, rope_, rope_table(step));
+    }
   }
 
   void add(const BlockContext& context, const StepRows& step, const Tail& tail) override {
@@ -80,7 +81,7 @@ class AttentionBlock final : public Mixer {
   }
 
   AttentionSpec attention_;
-  bool gate_;
+  bool gate_, writes_;
   RopeSpec rope_;
   int32_t rope_index_, layer_;
   Linear qkv_;
@@ -103,10 +104,12 @@ void AttentionSources::share(const RankPlace& place) {
   const SourceRange own_kv = share_kv_heads(heads, kv, place);
   const int64_t own = heads / place.count;
   const SourceRange q = {own * place.index * d, own * d};
-  std::vector<SourceRange> rows = {q,
-                                   {(heads + own_kv.first) * d, own_kv.count * d},
-                                   {(heads + kv + own_kv.first) * d, own_kv.count * d}};
-  if (gate) rows.push_back({(heads + 2 * kv) * d + q.first, q.count});
+  std::vector<SourceRange> rows = {q};
+  if (reads < 0) {
+    rows.push_back({(heads + own_kv.first) * d, own_kv.count * d});
+    rows.push_back({(heads + kv + own_kv.first) * d, own_kv.count * d});
+  }
+  if (gate) rows.push_back({qkv_columns(attention, reads < 0) + q.first, q.count});
   slice_rows(qkv.matrix, rows);
   if (!qkv.bias.empty()) qkv.bias.ranges = rows;
   share_inputs(o, q, place);
@@ -116,13 +119,14 @@ void AttentionSources::share(const RankPlace& place) {
 }
 
 PagedRows AttentionSources::cache_rows() const {
+  if (reads >= 0) return {};
   PagedRows out = kv_rows(attention.num_kv_heads, attention.head_dim, DType::kF32);
   out.window = attention.window;
   return out;
 }
 
 void AttentionSources::measure(const StepLimits& limits, Carver& carver) const {
-  place_qkv(attention, gate, limits, carver);
+  carver.matrix(limits.rows, qkv.matrix.n(), limits.activation);
   place_gather(o.gathers, o.matrix.n(), o.matrix.k, limits, carver);
 }
 

@@ -15,12 +15,15 @@ struct AttentionSources final : MixerSources {
   int32_t rope_index = 0;  ///< of its table among ModelConfig::ropes; -1: none
   float norm_eps = 1e-6f;  ///< for q_norm and k_norm
   QkNorm qk_norm = QkNorm::kHead;
+  bool v_norm = false;  ///< QkvSpec's
+  /// The layer whose keys and values it reads: qkv has the queries' rows alone. -1: its own.
+  int32_t reads = -1;
   VectorSource q_norm, k_norm;  ///< QkvSpec's; may be empty
   PositionFactor q_factor;
   /// Behind q, k and v the rows of qkv give as many numbers as q has: attention's result is
   /// multiplied by their sigmoid.
   bool gate = false;
-  LinearSource qkv;    ///< [(nq + 2 nkv) d, H], with a gate [(2 nq + 2 nkv) d, H]
+  LinearSource qkv;    ///< [(nq + 2 nkv) d, H], with a gate [(2 nq + 2 nkv) d, H]; or [nq d, H]
   LinearSource o;      ///< [H, nq d]
   VectorSource sinks;  ///< AttentionSpec's; may be empty
 
@@ -32,6 +35,7 @@ struct AttentionSources final : MixerSources {
   /// copies of the same head.
   void share(const RankPlace& place) override;
   PagedRows cache_rows() const override;
+  int32_t reads_rows_of() const override { return reads; }
   void measure(const StepLimits& limits, Carver& carver) const override;
   std::unique_ptr<Mixer> load(WeightReader& reader, int32_t layer) const override;
   int64_t mixed_columns() const override {

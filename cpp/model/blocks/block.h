@@ -35,6 +35,7 @@ struct StepRows {
   TensorView mixed;     ///< [T, Mixer::mixed_columns] result of Mixer::mix
   /// [T, rotary_dim] f32, of rope_table(): one of each of ModelConfig::ropes.
   std::array<TensorView, kMaxRopes> ropes;
+  TensorView per_layer;  ///< [T, L P] what layers get beside the residual; or [T, 0]
 
   int64_t rows() const noexcept { return residual.rows(); }
 };

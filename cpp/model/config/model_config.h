@@ -34,6 +34,15 @@ struct NormSpec {
   bool operator==(const NormSpec&) const = default;
 };
 
+/// Keys and values of a layer.
+struct LayerHeads {
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;          ///< of queries, too
+  bool values_are_keys = false;  ///< v_proj is k_proj
+  /// The layer whose keys and values it reads instead of its own; -1: none.
+  int32_t reads = -1;
+};
+
 /// Most rotary embeddings that a model's layers choose among.
 inline constexpr size_t kMaxRopes = 2;
 /// In place of a rotary embedding's number: the layer has none.
@@ -66,12 +75,20 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool qk_norm = false;
+  bool v_norm = false;  ///< QkvSpec::v_norm
   QkNorm qk_norm_kind = QkNorm::kHead;
   float attention_scale = 0.0f;  ///< 0: 1 / sqrt(head_dim)
   float attention_cap = 0.0f;    ///< AttentionSpec::soft_cap
   bool attention_gate = false;   ///< q_proj gives each head's queries, and gates of its result
   PositionFactor q_factor;
   GateSpec gate;  ///< of MLPs
+  /// [num_layers]; empty: num_kv_heads and head_dim are each layer's.
+  std::vector<LayerHeads> layer_heads;
+  std::vector<int32_t> layer_mlp;  ///< [num_layers] intermediate sizes; empty: all alike
+  /// Numbers that each layer gets of each token beside the residual (per_layer_inputs.h), 0: none;
+  /// and of how many tokens their table is.
+  int32_t per_layer_input = 0, per_layer_vocab = 0;
+  bool layer_scalars = false;  ///< each layer multiplies the residual by a number, at last
   MoeConfig moe;
   StateConfig state;
   std::vector<RopeSpec> ropes;         ///< up to kMaxRopes; none, if no layer has one
@@ -89,6 +106,11 @@ struct ModelConfig {
   bool uses_mtp = false;
   /// Of config.json and generation_config.json, unique; ids behind the vocabulary left out.
   std::vector<int32_t> eos_token_ids;
+
+  LayerHeads heads_of(int32_t layer) const {
+    if (layer_heads.empty()) return {num_kv_heads, head_dim};
+    return layer_heads[static_cast<size_t>(layer)];
+  }
 };
 
 }  // namespace headrace

@@ -37,6 +37,7 @@ RopeKind read_kind(ConfigReader& rope, const RopeDefaults& defaults) {
       {"longrope", RopeKind::kLongRope},
   }};
   if (!defaults.mrope.sections.empty() && name == "mrope") return RopeKind::kDefault;
+  if (defaults.rules.proportional && name == "proportional") return RopeKind::kProportional;
   for (const auto& [key, kind] : kKinds) {
     if (key == name) return kind;
   }
@@ -62,6 +63,7 @@ double read_factor(ConfigReader& rope, RopeKind kind, double original_ratio) {
   if (kind == RopeKind::kDefault) return 1.0;
   const auto factor = rope.optional_number("factor", 1e-3, kMaxFactor);
   if (factor) return *factor;
+  if (kind == RopeKind::kProportional) return 1.0;
   if (kind != RopeKind::kYarn && kind != RopeKind::kLongRope) {
     rope.fail_value("factor", "must be a number");
   }
@@ -210,7 +212,13 @@ RopeScaling read_object(ConfigReader& config, ConfigReader& rope, const RopeDefa
     config.fail_value("rope_theta", "must be a number");
   }
   if (out.theta == 1.0) config.fail_value("rope_theta", "must be greater than 1");
-  out.rotary_dim = read_rotary_dim(config, rope, defaults);
+  if (out.kind == RopeKind::kProportional) {
+    const double share = rope.number("partial_rotary_factor", 1.0, 0.0, 1.0);
+    out.rotary_dim = defaults.head_dim;
+    out.turning_pairs = static_cast<int32_t>(share * defaults.head_dim / 2.0);
+  } else {
+    out.rotary_dim = read_rotary_dim(config, rope, defaults);
+  }
 
   const auto inner = rope.optional_integer("original_max_position_embeddings", 1, kMaxLength);
   const auto outer = config.optional_integer("original_max_position_embeddings", 1, kMaxLength);
@@ -283,9 +291,12 @@ RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& default
   JsonValue of_full = object_of(types, "full_attention");
   const JsonValue& of_sliding = object_of(types, "sliding_attention");
   types.refuse_unknown_keys({});
-  for (const auto& [key, value] : object_of(config, "rope_scaling").object()) {
-    of_full.object()[key] = value;
-  }
+  const JsonValue& scaling = object_of(config, "rope_scaling");
+  const JsonValue* const usual = defaults.rules.usual;
+  if (of_full.empty() && scaling.empty() && usual != nullptr) of_full = *usual;
+  for (const auto& [key, value] : scaling.object()) of_full.object()[key] = value;
+  RopeDefaults of_window = defaults;
+  of_window.head_dim = defaults.sliding_head_dim;
   const double full_theta = config.number("rope_theta", defaults.theta, 1.0, kMaxTheta);
   const double sliding_theta =
       sliding.theta_key == nullptr
@@ -294,7 +305,7 @@ RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& default
   ConfigReader full_rope(of_full, origin + ": full_attention");
   ConfigReader sliding_rope(of_sliding, origin + ": sliding_attention");
   return {read_object(config, full_rope, defaults, full_theta),
-          read_object(config, sliding_rope, defaults, sliding_theta)};
+          read_object(config, sliding_rope, of_window, sliding_theta)};
 }
 
 }  // namespace headrace

@@ -24,6 +24,7 @@ struct RopeRules {
   /// position are equal.
   bool has_mrope_keys = false;
   const JsonValue* usual = nullptr;  ///< parameters of a config without any; null: none
+  bool proportional = false;         ///< rope_type may be "proportional" (Gemma 4)
 };
 
 /// What the readers know of the model.
@@ -32,6 +33,7 @@ struct RopeDefaults {
   int64_t max_position_embeddings = 0;
   MropeDefaults mrope = {};  ///< mrope_section (or freq_allocation) is read where it has sections
   int32_t head_dim = 0;
+  int32_t sliding_head_dim = 0;  ///< of layers with a window, where they have a rope of their own
   RopeRules rules = {};
 };
 

@@ -149,7 +149,12 @@ RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style) {
     return spec;
   }
   spec.inv_freq = reciprocals(pair_wavelengths(scaling.theta, rotary_dim));
-  if (scaling.kind == RopeKind::kLinear) {
+  if (scaling.kind == RopeKind::kProportional) {
+    const auto turning = static_cast<size_t>(scaling.turning_pairs);
+    HEADRACE_CHECK(turning <= spec.inv_freq.size(), turning);
+    for (float& frequency : spec.inv_freq) frequency /= static_cast<float>(scaling.factor);
+    std::fill(spec.inv_freq.begin() + scaling.turning_pairs, spec.inv_freq.end(), 0.0f);
+  } else if (scaling.kind == RopeKind::kLinear) {
     for (float& frequency : spec.inv_freq) frequency /= static_cast<float>(scaling.factor);
   } else if (scaling.kind == RopeKind::kLlama3) {
     for (float& frequency : spec.inv_freq) frequency = llama3_frequency(scaling, frequency);

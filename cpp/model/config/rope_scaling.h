@@ -19,7 +19,8 @@ enum class RopeKind : uint8_t {
   kYarn,
   kLlama3,
   kLongRope,
-  kNtkAlpha,  ///< NTK-aware scaling by a fixed alpha, whatever the length
+  kNtkAlpha,      ///< NTK-aware scaling by a fixed alpha, whatever the length
+  kProportional,  ///< the first pairs turn as they do where all do, the others not at all
 };
 
 /// How pairs that turn by time, height and width follow each other.
@@ -38,8 +39,9 @@ struct MropeDefaults {
 struct RopeScaling {
   RopeKind kind = RopeKind::kDefault;
   double theta = 10000.0;
-  double factor = 1.0;     ///< of kNtkAlpha alpha
-  int32_t rotary_dim = 0;  ///< elements of a head that turn
+  double factor = 1.0;        ///< of kNtkAlpha alpha
+  int32_t rotary_dim = 0;     ///< elements of a head that turn
+  int32_t turning_pairs = 0;  ///< kProportional: of rotary_dim / 2
   /// L: positions the model was trained with before scaling (yarn, llama3, longrope), or
   /// max_position_embeddings (dynamic).
   int64_t original_length = 0;

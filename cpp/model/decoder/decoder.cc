@@ -9,6 +9,8 @@
 #include "model/blocks/join.h"
 #include "model/decoder/layer.h"
 #include "model/decoder/mtp_block.h"
+#include "model/decoder/per_layer_inputs.h"
+#include "model/decoder/row_steps.h"
 #include "model/decoder/scratch.h"
 #include "model/decoder/vocabulary.h"
 #include "model/lora/lora_config.h"
@@ -24,6 +26,7 @@ size_t scratch_bytes_of(const ScratchSizes& sizes, const ModelSources& sources) 
   Carver carver(nullptr);
   lay_out_scratch(sizes, carver);
   Vocabulary::measure(sizes, carver);
+  if (sources.per_layer) PerLayerInputs::measure(sizes, carver);
   if (sources.mtp) MtpBlock::measure(sizes, carver);
   return share_scratch(sources.layers, sources.mtp ? &sources.mtp->layer : nullptr, carver,
                        [&](const BlockSources& block) { block.measure(sizes.limits, carver); });
@@ -72,13 +75,18 @@ struct Decoder::Impl {
   /// out = what the layer's mixer reads of the residual, if it has a norm.
   void norm_residual(size_t index, const TensorView& residual, const TensorView& out);
   TensorView hidden_rows(std::span<const int32_t> rows);
+  /// The layers behind the last one that keeps something, for rows of the last step, whose
+  /// residual and norm `chosen` has.
+  void run_rest(std::span<const int32_t> rows, const StepRows& chosen);
 
   Backend& backend;
   ModelConfig config;
   DecoderOptions options;
   const size_t bytes_before;  // of the backend
   Vocabulary vocabulary;
+  std::unique_ptr<PerLayerInputs> per_layer;  // null: the model has none
   std::vector<Layer> layers;
+  const size_t num_keeping;  // layers up to the last one that keeps something
   DeviceVector final_norm;
   std::unique_ptr<MtpBlock> mtp;  // null: the model has none, or doesn't use it
   size_t weight_bytes = 0, adopted_bytes = 0;
@@ -90,7 +98,9 @@ struct Decoder::Impl {
   StepLoras loras;
   ModalityRows modalities;
   BlockContext context;
-  int64_t last_rows = 0;        // of the last step
+  RowSteps row_steps;  // of the last step
+  KvCache* last_cache = nullptr;
+  int64_t last_rows = 0;
   bool has_all_hidden = false;  // scratch.rows.normed are its rows after the final norm
 };
 
@@ -101,6 +111,10 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
       options((check_options(options_in), options_in)),
       bytes_before(backend.bytes_in_use()),
       vocabulary(reader, sources, config, options.rank),
+      per_layer(sources.per_layer
+                    ? std::make_unique<PerLayerInputs>(config, *sources.per_layer, reader)
+                    : nullptr),
+      num_keeping(count_keeping(sources)),
       kept(list_kept(sources)),
       loras(options_in.max_rows, options_in.max_loras),
       modalities(options_in.max_rows),
@@ -109,15 +123,16 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
               .modalities = modalities,
               .norm = config.norm,
               .residual_scale = config.residual_scale,
-              .has_ranks = options.rank.count > 1} {
+              .has_ranks = options.rank.count > 1},
+      row_steps(options_in.max_logit_rows) {
   for (const LayerSources& layer : sources.layers) {
-    layers.push_back(load_layer(reader, layer, static_cast<int32_t>(layers.size())));
+    layers.push_back(load_layer(backend, reader, layer, static_cast<int32_t>(layers.size())));
   }
   final_norm = reader.vector(sources.final_norm);
   vocabulary.read_head(reader, sources);
   const size_t bytes_without_mtp = backend.bytes_in_use() + reader.adopted_bytes();
   if (sources.mtp) {
-    mtp = std::make_unique<MtpBlock>(config, *sources.mtp, reader,
+    mtp = std::make_unique<MtpBlock>(backend, config, *sources.mtp, reader,
                                      MtpBlock::Shared{vocabulary, final_norm.view});
   }
   adopted_bytes = reader.adopted_bytes();
@@ -138,6 +153,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   scratch = lay_out_scratch(sizes, carver);
   context.lora_scratch = scratch.lora;
   vocabulary.place(sizes, carver);
+  if (per_layer) per_layer->place(sizes, carver);
   if (mtp) mtp->place(sizes, scratch, carver);
   share_scratch(layers, mtp ? &mtp->layer() : nullptr, carver,
                 [&](Block& block) { block.place(sizes.limits, carver); });
@@ -152,13 +168,15 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
                  cache.layout().num_layers());
   batch.cache = &cache;
   for (const GivenRows& given : batch.given) {
-    HEADRACE_CHECK(given.added.size() < layers.size(), given.added.size());
+    HEADRACE_CHECK(given.added.size() < num_keeping, given.added.size());
   }
   const bool whole = batch.logit_rows.size() == batch.token_ids.size() && batch.given.empty() &&
                      rows <= options.max_logit_rows;
   if (whole) batch.room = std::min(options.max_rows, options.max_logit_rows);
   if (!whole) batch.draws = {};
   last_rows = rows;
+  last_cache = &cache;
+  row_steps.begin(batch);
   loras.begin(batch.seqs, adapters);
   modalities.begin(batch.modalities, rows);
   backend.begin_step(batch);
@@ -174,13 +192,15 @@ void Decoder::Impl::run(const Pass& pass) {
   const StepRows& step = pass.step;
   vocabulary.embed(backend, step.residual);
   vocabulary.finish_embedding(backend, step.residual);
+  if (per_layer) per_layer->run(backend, step);
   put_given(step, pass.given);
   make_rope_tables(backend, config, step);
   backend.expect(layers[0].mixer->first_weight());
   norm_residual(0, step.residual, step.normed);
   for (size_t i = 0; i < layers.size(); ++i) {
     layers[i].mixer->mix(context, mixer_rows(layers[i], step), pass.cache);
-    if (i + 1 == layers.size()) break;
+    // The rest is done for the rows that are asked for: hidden_rows().
+    if (i + 1 == layers.size() || (i + 1 == num_keeping && !pass.whole && !pass.all_hidden)) break;
     finish_layer(i, step);
     add_given(i, step, pass.given);
   }
@@ -230,8 +250,8 @@ TensorView Decoder::Impl::hidden(std::span<const int32_t> rows) {
   return count == 0 ? scratch.rows.normed.first_rows(0) : hidden_rows(rows);
 }
 
-// Behind the last mixing only the rows that are asked for matter. The step's own stay as they are,
-// for those that are asked for later.
+// Behind the last layer that keeps something only the rows that are asked for matter. The step's
+// own stay as they are, for those that are asked for later.
 TensorView Decoder::Impl::hidden_rows(std::span<const int32_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
   const bool all = count == last_rows;  // ascending, hence all of them in order: none later
@@ -246,8 +266,18 @@ TensorView Decoder::Impl::hidden_rows(std::span<const int32_t> rows) {
   modalities.choose(rows);
   const StepRows step = first_rows(scratch.rows, last_rows);
   const StepRows chosen = all ? step : choose_rows(backend, scratch, step, rows);
-  finish_layer(layers.size() - 1, chosen);
+  finish_layer(num_keeping - 1, chosen);
+  if (num_keeping < layers.size()) run_rest(rows, chosen);
   return chosen.normed;
+}
+
+void Decoder::Impl::run_rest(std::span<const int32_t> rows, const StepRows& chosen) {
+  backend.begin_step(row_steps.choose(rows));
+  make_rope_tables(backend, config, chosen);
+  for (size_t i = num_keeping; i < layers.size(); ++i) {
+    layers[i].mixer->mix(context, mixer_rows(layers[i], chosen), *last_cache);
+    finish_layer(i, chosen);
+  }
 }
 
 TensorView Decoder::Impl::guess(const MtpStep& step, KvCache& cache) {
@@ -318,7 +348,8 @@ size_t Decoder::scratch_bytes() const { return impl_->scratch_memory.bytes; }
 int64_t Decoder::num_parameters() const { return impl_->num_parameters; }
 
 size_t Decoder::token_weight_bytes() const {
-  return impl_->weight_bytes - impl_->idle_bytes - impl_->vocabulary.idle_bytes();
+  const size_t idle = impl_->per_layer ? impl_->per_layer->idle_bytes() : 0;
+  return impl_->weight_bytes - impl_->idle_bytes - impl_->vocabulary.idle_bytes() - idle;
 }
 
 size_t Decoder::plan_scratch_bytes(const ModelConfig& config, const ModelSources& sources,

@@ -12,14 +12,18 @@ namespace headrace {
 /// A layer with its weights.
 struct Layer {
   DeviceVector mixer_norm, feed_forward_norm, mixer_post_norm, feed_forward_post_norm;
+  DeviceVector last_post_norm;
   bool parallel = false;
   int64_t mixed_columns = 0;  ///< MixerSources::mixed_columns
   std::unique_ptr<Mixer> mixer;
   std::unique_ptr<FeedForward> feed_forward;
+  std::unique_ptr<FeedForward> last;  ///< LayerSources::last
+  float scalar = 1.0f;                ///< of the residual, at last
 };
 
-/// `number`: the layer's number in the cache's layout.
-Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t number);
+/// `number`: the layer's number in the cache's layout. `backend`: the reader's.
+Layer load_layer(Backend& backend, WeightReader& reader, const LayerSources& sources,
+                 int32_t number);
 
 /// The rows as the layer's mixer reads them, with its own columns of StepRows::mixed. REQUIRES:
 /// normed is their mixer_norm, if it has one.

@@ -21,14 +21,14 @@ MtpScratch lay_out(const ScratchSizes& sizes, Carver& carver) {
 
 }  // namespace
 
-MtpBlock::MtpBlock(const ModelConfig& config, const MtpSources& sources, WeightReader& reader,
-                   const Shared& shared)
+MtpBlock::MtpBlock(Backend& backend, const ModelConfig& config, const MtpSources& sources,
+                   WeightReader& reader, const Shared& shared)
     : config_(config),
       shared_(shared),
       embedding_norm_(reader.vector(sources.embedding_norm)),
       hidden_norm_(reader.vector(sources.hidden_norm)),
       join_(reader.matrix(sources.join)),
-      layer_(load_layer(reader, sources.layer, config.num_layers)) {}
+      layer_(load_layer(backend, reader, sources.layer, config.num_layers)) {}
 
 void MtpBlock::measure(const ScratchSizes& sizes, Carver& carver) { lay_out(sizes, carver); }
 

@@ -30,8 +30,8 @@ class MtpBlock {
     const TensorView& final_norm;
   };
 
-  MtpBlock(const ModelConfig& config, const MtpSources& sources, WeightReader& reader,
-           const Shared& shared);
+  MtpBlock(Backend& backend, const ModelConfig& config, const MtpSources& sources,
+           WeightReader& reader, const Shared& shared);
 
   /// Takes the block's own scratch, and room for `kept` rows. The block works in the decoder's
   /// `scratch`.

@@ -4,13 +4,23 @@
 
 namespace headrace {
 
+size_t count_keeping(const ModelSources& sources) {
+  size_t out = sources.layers.size();
+  const auto keeps = [](const LayerSources& layer) {
+    return layer.mixer->cache_rows().num_kv_heads > 0 || !layer.mixer->state().empty();
+  };
+  while (out > 1 && !keeps(sources.layers[out - 1])) --out;
+  return out;
+}
+
 ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,
                            const DecoderOptions& options, DType activation) {
   ScratchSizes out{.limits = {options.max_rows, activation, options.max_loras > 0},
                    .logit_rows = options.max_logit_rows,
                    .hidden = config.hidden_size,
                    .vocab = options.rank.index == 0 ? config.vocab_size : 0,
-                   .parallel = sources.layers.back().parallel};
+                   .parallel = sources.layers[count_keeping(sources) - 1].parallel,
+                   .per_layer = int64_t{config.num_layers} * config.per_layer_input};
   HEADRACE_CHECK(config.ropes.size() <= kMaxRopes, config.ropes.size());
   for (size_t i = 0; i < config.ropes.size(); ++i) out.ropes[i] = config.ropes[i].rotary_dim;
   if (options.rank.count > 1) {
@@ -41,6 +51,8 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver) {
   }
   out.chosen_residual = carver.matrix(s, sizes.hidden, activation);
   out.chosen_mixed = carver.matrix(s, sizes.mixed, activation);
+  out.rows.per_layer = carver.matrix(t, sizes.per_layer, activation);
+  out.chosen_per_layer = carver.matrix(s, sizes.per_layer, activation);
   out.chosen_normed = carver.matrix(sizes.parallel ? s : 0, sizes.hidden, activation);
   out.logits = carver.matrix(s, sizes.vocab, DType::kF32);
   out.rows.mixed = carver.matrix(t, sizes.mixed, activation);
@@ -50,7 +62,7 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver) {
 
 StepRows first_rows(const StepRows& step, int64_t count) {
   StepRows out = step;
-  for (TensorView* view : {&out.residual, &out.normed, &out.delta, &out.mixed}) {
+  for (TensorView* view : {&out.residual, &out.normed, &out.delta, &out.mixed, &out.per_layer}) {
     *view = view->first_rows(count);
   }
   for (TensorView& rope : out.ropes) rope = rope.first_rows(count);
@@ -65,6 +77,10 @@ StepRows choose_rows(Backend& backend, const Scratch& scratch, const StepRows& a
   chosen.mixed = scratch.chosen_mixed.first_rows(count);
   backend.gather_rows(all.residual, rows, chosen.residual);
   backend.gather_rows(all.mixed, rows, chosen.mixed);
+  if (all.per_layer.cols() > 0) {
+    chosen.per_layer = scratch.chosen_per_layer.first_rows(count);
+    backend.gather_rows(all.per_layer, rows, chosen.per_layer);
+  }
   if (scratch.chosen_normed.rows() > 0) {
     chosen.normed = scratch.chosen_normed.first_rows(count);
     backend.gather_rows(all.normed, rows, chosen.normed);

@@ -17,21 +17,28 @@ namespace headrace {
 /// blocks' own scratch comes after it. H hidden size, M MixerSources::mixed_columns, V vocabulary.
 struct Scratch {
   StepRows rows;
-  TensorView lora;             ///< [T, ranks] f32 for Backend::lora; without adapters [0, ranks]
-  TensorView chosen_residual;  ///< [S, H] rows that want logits
-  TensorView chosen_mixed;     ///< [S, M]
-  TensorView chosen_normed;    ///< [S, H] of a last layer that is parallel; else [0, H]
-  TensorView logits;           ///< [S, V] f32
+  TensorView lora;              ///< [T, ranks] f32 for Backend::lora; without adapters [0, ranks]
+  TensorView chosen_residual;   ///< [S, H] rows that want logits
+  TensorView chosen_mixed;      ///< [S, M]
+  TensorView chosen_normed;     ///< [S, H] where a parallel layer finishes them; else [0, H]
+  TensorView chosen_per_layer;  ///< [S, L P]; without such inputs [S, 0]
+  TensorView logits;            ///< [S, V] f32
 };
 
 struct ScratchSizes {
   StepLimits limits;
   int64_t logit_rows = 0, hidden = 0, mixed = 0, vocab = 0, lora = 0;
   std::array<int64_t, kMaxRopes> ropes{};
-  bool parallel = false;  ///< the last layer is: its feed-forward block reads what its mixer read
+  /// The layer that chosen rows begin with is: its feed-forward block reads what its mixer read.
+  bool parallel = false;
+  int64_t per_layer = 0;  ///< L P
   int64_t own_vocab = 0;  ///< width of a rank's part of the logits; 0: there are no ranks
   int64_t kept = 0;       ///< rows that an MTP block keeps
 };
+
+/// Layers up to the last one that keeps something: of those behind it only rows matter whose
+/// results are wanted.
+size_t count_keeping(const ModelSources& sources);
 
 ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,
                            const DecoderOptions& options, DType activation);
@@ -64,6 +71,7 @@ size_t share_scratch(const Layers& layers, Layer* more, Carver& carver, const Pl
   for (const auto& layer : layers) {
     place_one(*layer.mixer);
     place_one(*layer.feed_forward);
+    if (layer.last != nullptr) place_one(*layer.last);
   }
   if (more != nullptr) {
     place_one(*more->mixer);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/contract/cache_layout.h"
 #include "base/check.h"
 
 namespace headrace {
@@ -12,6 +13,13 @@ const Family* find_family(std::string_view model_type) {
     return family->model_type == model_type;
   });
   return found == families.end() ? nullptr : *found;
+}
+
+void check_head_dim(const ConfigReader& reader, const char* key, int64_t head_dim) {
+  constexpr int32_t kStep = 16;
+  if (head_dim % kStep == 0 && head_dim <= kLargestHead) return;
+  throw_error(ErrorCode::kUnsupported, reader.origin(), ": heads of ", head_dim, " numbers (", key,
+              "): this build runs multiples of ", kStep, " up to ", kLargestHead, ".");
 }
 
 std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers,

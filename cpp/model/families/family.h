@@ -69,6 +69,9 @@ struct Family {
   /// What a layer reads, and so which blocks it is made of.
   LayerSources (*list_layer)(const ModelConfig& config,
                              const LayerNaming& naming) = list_llama_layer;
+  /// Of ModelConfig::per_layer_input. Null: no model of the family has such inputs.
+  PerLayerInputSources (*list_per_layer)(const ModelConfig& config,
+                                         const TensorNaming& naming) = nullptr;
   const char* final_norm = "norm";  ///< the module of the norm behind the last layer
   /// What the block that guesses tokens reads. Null: its checkpoints have none.
   MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
@@ -92,6 +95,7 @@ const Family& ernie4_5_moe_family();
 const Family& mixtral_family();
 const Family& gemma2_family();
 const Family& gemma3_text_family();
+const Family& gemma4_text_family();
 const Family& smollm3_family();
 const Family& olmo2_family();
 const Family& olmo3_family();
@@ -120,6 +124,12 @@ const Family& qwen3_vl_family();
 const Family& qwen3_vl_moe_family();
 const Family& ernie4_5_moe_vl_family();
 const Family& ernie4_5_vl_moe_family();
+
+/// Throws Error(kUnsupported) for heads that no backend runs.
+void check_head_dim(const ConfigReader& reader, const char* key, int64_t head_dim);
+
+/// Most heads of a layer accepted.
+inline constexpr int64_t kMaxHeads = 4096;
 
 /// Widest MLP accepted.
 inline constexpr int64_t kMaxIntermediate = 1 << 22;

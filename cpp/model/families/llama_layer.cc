@@ -32,12 +32,14 @@ LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming,
 
 std::unique_ptr<AttentionSources> plain_attention(const ModelConfig& config, int32_t layer) {
   auto out = std::make_unique<AttentionSources>();
+  const LayerHeads heads = config.heads_of(layer);
+  out->reads = heads.reads;
   out->attention = {.num_heads = config.num_heads,
-                    .num_kv_heads = config.num_kv_heads,
-                    .head_dim = config.head_dim,
+                    .num_kv_heads = heads.num_kv_heads,
+                    .head_dim = heads.head_dim,
                     .scale = config.attention_scale > 0.0f
                                  ? config.attention_scale
-                                 : 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                                 : 1.0f / std::sqrt(static_cast<float>(heads.head_dim)),
                     .window = config.layer_window[static_cast<size_t>(layer)],
                     .causal = config.causal,
                     .soft_cap = config.attention_cap};
@@ -47,6 +49,7 @@ std::unique_ptr<AttentionSources> plain_attention(const ModelConfig& config, int
   }
   out->norm_eps = config.norm.eps;
   out->qk_norm = config.qk_norm_kind;
+  out->v_norm = config.v_norm;
   out->q_factor = config.q_factor;
   out->gate = config.attention_gate;
   return out;
@@ -74,11 +77,13 @@ std::vector<StoredPart> list_gated_qkv(const ModelConfig& config) {
   return out;
 }
 
-std::vector<StoredPart> list_qkv(const ModelConfig& config, bool fused) {
+std::vector<StoredPart> list_qkv(const ModelConfig& config, const LayerHeads& heads, bool fused) {
   if (config.attention_gate) return list_gated_qkv(config);
-  const int64_t d = config.head_dim, q = config.num_heads * d, kv = config.num_kv_heads * d;
+  const int64_t d = heads.head_dim, q = config.num_heads * d, kv = heads.num_kv_heads * d;
   if (fused) return {{"self_attn.qkv_proj", q + 2 * kv}};
-  return {{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
+  if (heads.reads >= 0) return {{"self_attn.q_proj", q}};
+  const char* const v = heads.values_are_keys ? "self_attn.k_proj" : "self_attn.v_proj";
+  return {{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {v, kv}};
 }
 
 }  // namespace
@@ -86,14 +91,17 @@ std::vector<StoredPart> list_qkv(const ModelConfig& config, bool fused) {
 std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
                                                  const LayerNaming& naming,
                                                  const LayerNames& names) {
-  const int64_t hidden = config.hidden_size, d = config.head_dim;
-  const int64_t q = config.num_heads * d, kv = config.num_kv_heads * d;
-  const std::vector<StoredPart> qkv = list_qkv(config, naming.paddle() || names.fused_qkv);
+  const LayerHeads heads = config.heads_of(naming.layer());
+  const int64_t hidden = config.hidden_size, d = heads.head_dim;
+  const int64_t q = config.num_heads * d, kv = heads.num_kv_heads * d;
+  const std::vector<StoredPart> qkv = list_qkv(config, heads, naming.paddle() || names.fused_qkv);
   auto out = plain_attention(config, naming.layer());
   if (config.qk_norm) {
     const bool row = config.qk_norm_kind == QkNorm::kRow;
     out->q_norm = list_norm(config, naming, "q_norm", names.q_norm, row ? q : d);
-    out->k_norm = list_norm(config, naming, "k_norm", names.k_norm, row ? kv : d);
+    if (heads.reads < 0) {
+      out->k_norm = list_norm(config, naming, "k_norm", names.k_norm, row ? kv : d);
+    }
   }
   out->qkv = naming.linear("qkv", qkv, hidden, config.qkv_bias);
   out->o = naming.linear("o", {{names.o, hidden}}, q, config.o_bias);
@@ -120,13 +128,15 @@ void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
 std::unique_ptr<GatedMlpSources> list_mlp(const ModelConfig& config, const LayerNaming& naming,
                                           const LayerNames& names) {
   auto out = std::make_unique<GatedMlpSources>();
-  list_gated_mlp(config, naming,
-                 {.name = "",
-                  .stem = "mlp.",
-                  .width = config.intermediate_size,
-                  .bias = config.mlp_bias,
-                  .fused = names.fused_gate_up},
-                 *out);
+  list_gated_mlp(
+      config, naming,
+      {.name = "",
+       .stem = "mlp.",
+       .width = config.layer_mlp.empty() ? config.intermediate_size
+                                         : config.layer_mlp[static_cast<size_t>(naming.layer())],
+       .bias = config.mlp_bias,
+       .fused = names.fused_gate_up},
+      *out);
   return out;
 }
 

@@ -24,6 +24,7 @@ std::span<const Family* const> all_families() {
       &ernie4_5_vl_moe_family(),
       &gemma2_family(),
       &gemma3_text_family(),
+      &gemma4_text_family(),
       &smollm3_family(),
       &olmo2_family(),
       &olmo3_family(),

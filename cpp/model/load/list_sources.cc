@@ -242,8 +242,16 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
       source->whole_inputs = config.stored_quantization.own_order && source->experts == 1;
     }
   }
+  if (config.per_layer_input > 0) {
+    HEADRACE_CHECK(family->list_per_layer != nullptr, config.model_type);
+    out.per_layer = family->list_per_layer(config, naming);
+    out.per_layer->projection.quant = layer_format(quantization);
+  }
   if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
     out.ignored.assign(wrapper->ignored.begin(), wrapper->ignored.end());
+  }
+  for (const LayerSources& layer : out.layers) {
+    out.ignored.insert(out.ignored.end(), layer.ignored.begin(), layer.ignored.end());
   }
   if (config.uses_mtp) {
     HEADRACE_CHECK(family->list_mtp != nullptr, config.model_type);

@@ -23,10 +23,8 @@ namespace {
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxHidden = 1 << 20;
 constexpr int64_t kMaxLayers = 1024;
-constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxPositions = 1 << 30;
 constexpr int64_t kMaxToken = (int64_t{1} << 31) - 1;
-constexpr int32_t kHeadDimStep = 16;
 
 /// Keys of configs of all families that don't change what is computed.
 constexpr std::string_view kHarmlessKeys[] = {
@@ -245,11 +243,7 @@ void read_heads(ConfigReader& reader, const FamilyDefaults& defaults, ModelConfi
   }
   config.head_dim = static_cast<int32_t>(
       head_dim.value_or(default_dim ? defaults.head_dim : config.hidden_size / config.num_heads));
-  if (config.head_dim % kHeadDimStep != 0 || config.head_dim > kLargestHead) {
-    throw_error(ErrorCode::kUnsupported, reader.origin(), ": heads of ", config.head_dim,
-                " numbers (head_dim): this build runs multiples of ", kHeadDimStep, " up to ",
-                kLargestHead, ".");
-  }
+  check_head_dim(reader, "head_dim", config.head_dim);
 }
 
 void read_shape(ConfigReader& reader, const FamilyDefaults& defaults, ModelConfig& config) {
@@ -321,13 +315,21 @@ bool read_causal(ConfigReader& reader, const ModelConfig& config) {
   return causal;
 }
 
+/// Heads of layers without a window, which have one size.
+int32_t head_dim_of_full(const ModelConfig& config) {
+  const auto full = std::ranges::find(config.layer_window, 0);
+  if (full == config.layer_window.end()) return config.head_dim;
+  return config.heads_of(static_cast<int32_t>(full - config.layer_window.begin())).head_dim;
+}
+
 /// After the windows are known.
 void read_ropes(ConfigReader& reader, const Family& family, ModelConfig& config) {
   const RopeDefaults defaults{
       .theta = family.defaults.rope_theta,
       .max_position_embeddings = config.max_position_embeddings,
       .mrope = family.vision == nullptr ? MropeDefaults{} : family.vision->mrope,
-      .head_dim = config.head_dim,
+      .head_dim = head_dim_of_full(config),
+      .sliding_head_dim = config.head_dim,
       .rules = family.rope};
   if (!family.sliding_rope) {
     const RopeScaling scaling = read_rope_scaling(reader, defaults);

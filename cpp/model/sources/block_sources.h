@@ -44,6 +44,8 @@ class MixerSources : public BlockSources {
  public:
   /// What it keeps of each token. The cache's dtype is not its own. No heads: nothing.
   virtual PagedRows cache_rows() const { return {}; }
+  /// The layer whose rows it reads, keeping none itself; -1: none.
+  virtual int32_t reads_rows_of() const { return -1; }
   /// What it keeps of each sequence besides. Empty: nothing.
   virtual StateRows state() const { return {}; }
   /// `layer`: the layer's number in the cache's layout.

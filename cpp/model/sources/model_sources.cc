@@ -1,6 +1,7 @@
 #include "model/sources/model_sources.h"
 
 #include "model/sources/weight_slice.h"
+
 namespace headrace {
 
 namespace {
@@ -19,6 +20,7 @@ std::vector<MatrixSource*> LayerSources::matrices() {
   std::vector<MatrixSource*> out;
   append_present(mixer->matrices(), out);
   append_present(feed_forward->matrices(), out);
+  if (last != nullptr) append_present(last->matrices(), out);
   return out;
 }
 
@@ -26,15 +28,18 @@ std::vector<const MatrixSource*> LayerSources::matrices() const {
   std::vector<const MatrixSource*> out;
   append_present(mixer->matrices(), out);
   append_present(feed_forward->matrices(), out);
+  if (last != nullptr) append_present(last->matrices(), out);
   return out;
 }
 
 std::vector<const VectorSource*> LayerSources::vectors() const {
   std::vector<const VectorSource*> out;
-  append_present(
-      std::vector{&mixer_norm, &feed_forward_norm, &mixer_post_norm, &feed_forward_post_norm}, out);
+  append_present(std::vector{&mixer_norm, &feed_forward_norm, &mixer_post_norm,
+                             &feed_forward_post_norm, &last_post_norm, &scalar},
+                 out);
   append_present(mixer->vectors(), out);
   append_present(feed_forward->vectors(), out);
+  if (last != nullptr) append_present(last->vectors(), out);
   return out;
 }
 
@@ -53,6 +58,7 @@ std::vector<const VectorSource*> MtpSources::vectors() const {
 std::vector<const MatrixSource*> ModelSources::matrices() const {
   std::vector<const MatrixSource*> out;
   append_present(std::vector{&embedding, &head}, out);
+  if (per_layer) append_present(std::vector{&per_layer->table, &per_layer->projection}, out);
   for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
   if (mtp) append_present(mtp->matrices(), out);
   if (vision) append_present(vision->matrices(), out);
@@ -61,6 +67,7 @@ std::vector<const MatrixSource*> ModelSources::matrices() const {
 
 std::vector<const VectorSource*> ModelSources::vectors() const {
   std::vector<const VectorSource*> out{&final_norm};
+  if (per_layer) out.push_back(&per_layer->norm);
   for (const LayerSources& layer : layers) append_present(layer.vectors(), out);
   if (mtp) append_present(mtp->vectors(), out);
   if (vision) append_present(vision->vectors(), out);
@@ -87,6 +94,7 @@ int64_t ModelSources::active_parameters() const {
   int64_t count = num_parameters();
   if (vision) count -= count_numbers(*vision);
   if (!head.empty()) count -= embedding.numbers() - embedding.k;
+  if (per_layer) count -= per_layer->table.numbers() - per_layer->table.k;
   for (const MatrixSource* source : matrices())
     count -= source->numbers() - source->active_numbers();
   return count;
@@ -105,6 +113,7 @@ void share_sources(const RankPlace& place, ModelSources& sources) {
   const auto share_layer = [&](LayerSources& layer) {
     layer.mixer->share(place);
     layer.feed_forward->share(place);
+    if (layer.last != nullptr) layer.last->share(place);
   };
   for (LayerSources& layer : sources.layers) share_layer(layer);
   if (sources.mtp) share_layer(sources.mtp->layer);
@@ -117,6 +126,10 @@ ModelConfig share_config(const RankPlace& place, const ModelConfig& config) {
   out.num_kv_heads =
       static_cast<int32_t>(share_kv_heads(config.num_heads, config.num_kv_heads, place).count);
   out.num_heads = config.num_heads / place.count;
+  for (LayerHeads& heads : out.layer_heads) {
+    heads.num_kv_heads =
+        static_cast<int32_t>(share_kv_heads(config.num_heads, heads.num_kv_heads, place).count);
+  }
   return out;
 }
 

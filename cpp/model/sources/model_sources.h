@@ -30,10 +30,24 @@ struct LayerSources {
   bool parallel = false;
   std::unique_ptr<MixerSources> mixer;
   std::unique_ptr<FeedForwardSources> feed_forward;
+  /// A block behind it, which reads the residual itself; null: none. Then the norm of what it
+  /// gives.
+  std::unique_ptr<FeedForwardSources> last;
+  VectorSource last_post_norm;
+  VectorSource scalar;  ///< [1] what the residual is multiplied by at last; may be empty
+  std::vector<std::string> ignored;  ///< as ModelSources::ignored
 
   std::vector<MatrixSource*> matrices();  ///< not empty ones, likewise below
   std::vector<const MatrixSource*> matrices() const;
   std::vector<const VectorSource*> vectors() const;
+};
+
+/// What layers get of each token beside the residual (per_layer_inputs.h). P numbers for each of L
+/// layers.
+struct PerLayerInputSources {
+  MatrixSource table;       ///< [V, L P]
+  MatrixSource projection;  ///< [L P, H]
+  VectorSource norm;        ///< [P]
 };
 
 /// A block that guesses a token further (mtp_block.h). No adapter changes it.
@@ -50,6 +64,7 @@ struct MtpSources {
 struct ModelSources {
   MatrixSource embedding;  ///< [V, H]
   std::vector<LayerSources> layers;
+  std::optional<PerLayerInputSources> per_layer;  ///< of ModelConfig::per_layer_input
   VectorSource final_norm;
   MatrixSource head;  ///< [V, H]; empty if the embedding serves as head
   int32_t num_sites = 0;

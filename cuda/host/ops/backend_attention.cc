@@ -22,6 +22,25 @@ bool has_float_norms(const QkvSpec& spec) {
   return (q.data == nullptr ? k : q).dtype == DType::kF32;
 }
 
+/// What doesn't depend on the step and the cache.
+RopeKvWriteArgs write_args(const TensorView& qkv, const QkvSpec& spec, const RopeSpec& rope,
+                           const TensorView& rope_table) {
+  return {.dtype = qkv.dtype,
+          .qkv = {qkv.data, qkv.rows(), qkv.cols(), qkv.row_stride},
+          .num_heads = spec.num_heads,
+          .q_norm = spec.q_norm.data,
+          .k_norm = spec.k_norm.data,
+          .float_norms = has_float_norms(spec),
+          .norm = spec.norm,
+          .v_norm = spec.v_norm,
+          .norm_eps = spec.norm_eps,
+          .q_factor = spec.q_factor,
+          .rope_table = static_cast<const float*>(rope_table.data),
+          .rope_stride = rope_table.row_stride,
+          .rotary_dim = rope.rotary_dim,
+          .interleaved = rope.style == RopeStyle::kInterleaved};
+}
+
 }  // namespace
 
 const CudaBackend::GroupTables& CudaBackend::tables_of(const KvCache& cache, int32_t layer) const {
@@ -42,28 +61,36 @@ void CudaBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeS
   graphs_.note("rope_kv_write", qkv, spec.num_heads, spec.q_norm, spec.k_norm, spec.norm_eps,
                spec.norm, spec.v_norm, spec.q_factor.beta, spec.q_factor.original, positions,
                rope_table, rope.rotary_dim, rope.style, &cache, layer, slots);
-  launch(cuda::rope_kv_write, {.dtype = qkv.dtype,
-                               .qkv = {qkv.data, qkv.rows(), qkv.cols(), qkv.row_stride},
-                               .num_heads = spec.num_heads,
-                               .q_norm = spec.q_norm.data,
-                               .k_norm = spec.k_norm.data,
-                               .float_norms = has_float_norms(spec),
-                               .norm = spec.norm,
-                               .v_norm = spec.v_norm,
-                               .norm_eps = spec.norm_eps,
-                               .q_factor = spec.q_factor,
-                               .positions = positions,
-                               .rope_table = static_cast<const float*>(rope_table.data),
-                               .rope_stride = rope_table.row_stride,
-                               .rotary_dim = rope.rotary_dim,
-                               .interleaved = rope.style == RopeStyle::kInterleaved,
-                               .cache_dtype = cache.dtype(),
-                               .layout = device.kv_layout(layer),
-                               .keys = device.keys(layer),
-                               .values = device.values(layer),
-                               .key_scales = device.key_scales(layer),
-                               .value_scales = device.value_scales(layer),
-                               .slots = slots});
+  RopeKvWriteArgs args = write_args(qkv, spec, rope, rope_table);
+  args.positions = positions;
+  args.cache_dtype = cache.dtype();
+  args.layout = device.kv_layout(layer);
+  args.keys = device.keys(layer);
+  args.values = device.values(layer);
+  args.key_scales = device.key_scales(layer);
+  args.value_scales = device.value_scales(layer);
+  args.slots = slots;
+  launch(cuda::rope_kv_write, args);
+}
+
+// The kernel for all three, of no keys and values.
+void CudaBackend::rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
+                               TensorView rope_table) {
+  HEADRACE_CHECK(spec.num_heads > 0 && step_.table_stride > 0, spec.num_heads);
+  check_rows(q, step_.rows, int64_t{spec.num_heads} * spec.head_dim);
+  if (rope.rotary_dim > 0) check_rows(rope_table, step_.rows, rope.rotary_dim);
+  check_qkv_spec(spec, q.dtype);
+  const int64_t* const slots = tables_.front().slots;
+  const int32_t* const positions = spec.q_factor.beta == 0.0f ? nullptr : step_.positions;
+  graphs_.note("rope_queries", q, spec.num_heads, spec.q_norm, spec.norm_eps, spec.norm,
+               spec.q_factor.beta, spec.q_factor.original, positions, rope_table, rope.rotary_dim,
+               rope.style, slots);
+  RopeKvWriteArgs args = write_args(q, spec, rope, rope_table);
+  args.positions = positions;
+  args.cache_dtype = q.dtype;
+  args.layout = {.num_kv_heads = 0, .block_size = 1, .head_dim = spec.head_dim};
+  args.slots = slots;
+  launch(cuda::rope_kv_write, args);
 }
 
 void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,

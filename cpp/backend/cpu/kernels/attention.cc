@@ -12,6 +12,7 @@ void write_kv_f16(const KvWriteTask& task);
 void write_kv_i8(const KvWriteTask& task);
 void write_kv_f8(const KvWriteTask& task);
 void write_kv_u4(const KvWriteTask& task);
+void rotate_queries(const KvWriteTask& task);
 
 namespace {
 
@@ -281,6 +282,7 @@ const AttentionKernels kAttentionKernels = {{write_kv_f32, attend<FloatProducts<
                                             {write_kv_i8, attend<PairProducts<DotI8>>},
                                             {write_kv_f8, attend<Float8Products>},
                                             {write_kv_u4, attend<PairProducts<DotU4>>},
+                                            rotate_queries,
                                             merge};
 
 }  // namespace headrace::HEADRACE_ISA

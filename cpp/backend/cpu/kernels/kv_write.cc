@@ -54,7 +54,7 @@ void rotate_pairs(float* x, const float* cos_sin, int half) {
 }
 
 void prepare_head(float* x, const float* norm, const KvWriteTask& task) {
-  const int head_dim = task.cache->head_dim;
+  const int head_dim = task.head_dim;
   if (norm != nullptr && !task.norms_rotated) normalize(x, norm, task.norm_eps, head_dim);
   if (task.interleaved) {
     rotate_pairs(x, task.cos_sin, task.rotary_dim / 2);
@@ -64,8 +64,8 @@ void prepare_head(float* x, const float* norm, const KvWriteTask& task) {
   if (norm != nullptr && task.norms_rotated) normalize(x, norm, task.norm_eps, head_dim);
 }
 
-void prepare_heads(const KvWriteTask& task) {
-  const int head_dim = task.cache->head_dim;
+void prepare_queries(const KvWriteTask& task) {
+  const int head_dim = task.head_dim;
   for (int i = 0; i < task.num_queries; ++i) {
     float* const query = task.queries + static_cast<int64_t>(i) * head_dim;
     prepare_head(query, task.q_norm, task);
@@ -73,8 +73,12 @@ void prepare_heads(const KvWriteTask& task) {
     const F32 factor = set1(task.q_factor);
     for (int j = 0; j < head_dim; j += kLanes) store(query + j, mul(load(query + j), factor));
   }
+}
+
+void prepare_heads(const KvWriteTask& task) {
+  prepare_queries(task);
   prepare_head(task.key, task.k_norm, task);
-  if (task.v_norm) normalize(task.value, nullptr, task.norm_eps, head_dim);
+  if (task.v_norm) normalize(task.value, nullptr, task.norm_eps, task.head_dim);
 }
 
 /// Where a token's 16-token group lies.
@@ -109,7 +113,7 @@ void scatter(const typename Layout::Element* key, const typename Layout::Element
 template <class Kv>
 void write_kv(const KvWriteTask& task) {
   prepare_heads(task);
-  const int head_dim = task.cache->head_dim;
+  const int head_dim = task.head_dim;
   typename Kv::Element key[kMaxHeadDim], value[kMaxHeadDim];
   for (int i = 0; i < head_dim; i += kLanes) {
     Kv::narrow(key + i, load(task.key + i));
@@ -150,7 +154,7 @@ void quantize_i8(const float* x, int head_dim, int8_t* out, uint8_t* scale) {
 
 void write_kv_quantized_i8(const KvWriteTask& task) {
   prepare_heads(task);
-  const int head_dim = task.cache->head_dim;
+  const int head_dim = task.head_dim;
   const Place place = place_of(task);
   int8_t key[kMaxHeadDim], value[kMaxHeadDim];
   quantize_i8(task.key, head_dim, key, place.key_scale);
@@ -188,7 +192,7 @@ void quantize_f8(const float* x, int head_dim, uint8_t* out, uint8_t* scale) {
 
 void write_kv_quantized_f8(const KvWriteTask& task) {
   prepare_heads(task);
-  const int head_dim = task.cache->head_dim;
+  const int head_dim = task.head_dim;
   const Place place = place_of(task);
   uint8_t key[kMaxHeadDim], value[kMaxHeadDim];
   quantize_f8(task.key, head_dim, key, place.key_scale);
@@ -218,7 +222,7 @@ void quantize_u4(const float* x, int head_dim, int8_t* out, uint8_t* scale) {
 
 void write_kv_quantized_u4(const KvWriteTask& task) {
   prepare_heads(task);
-  const int head_dim = task.cache->head_dim;
+  const int head_dim = task.head_dim;
   const Place place = place_of(task);
   // The last 32 dimensions of a value may be 16.
   int8_t key[kMaxHeadDim], value[kMaxHeadDim];
@@ -246,6 +250,7 @@ void write_kv_f16(const KvWriteTask& task);
 void write_kv_i8(const KvWriteTask& task);
 void write_kv_f8(const KvWriteTask& task);
 void write_kv_u4(const KvWriteTask& task);
+void rotate_queries(const KvWriteTask& task);
 
 void write_kv_f32(const KvWriteTask& task) { write_kv<KvF32>(task); }
 void write_kv_bf16(const KvWriteTask& task) { write_kv<KvBF16>(task); }
@@ -253,5 +258,6 @@ void write_kv_f16(const KvWriteTask& task) { write_kv<KvF16>(task); }
 void write_kv_i8(const KvWriteTask& task) { write_kv_quantized_i8(task); }
 void write_kv_f8(const KvWriteTask& task) { write_kv_quantized_f8(task); }
 void write_kv_u4(const KvWriteTask& task) { write_kv_quantized_u4(task); }
+void rotate_queries(const KvWriteTask& task) { prepare_queries(task); }
 
 }  // namespace headrace::HEADRACE_ISA
