@@ -20,6 +20,7 @@ void check_router(const RouterSpec& spec) {
   HEADRACE_CHECK(std::isfinite(spec.norm_min) && std::isfinite(spec.norm_eps) &&
                      std::isfinite(spec.scale) && spec.norm_min >= 0.0f && spec.norm_eps >= 0.0f,
                  spec.norm_min, " ", spec.norm_eps, " ", spec.scale);
+  if (spec.factors.data != nullptr) check_vector(spec.factors, spec.num_experts);
 }
 
 void check_route(const TensorView& x, const PackedWeight& gate, const TensorView& logit_bias,

@@ -119,6 +119,16 @@ class Backend {
   /// packed_bytes(shape) of `contents`.
   virtual std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape,
                                                        Buffer contents) = 0;
+  /// A weight of use kEmbedding that stays where it is in host memory, as rows [n][k] of the
+  /// shape's storage that read so as long as `owner` lives. Null: this backend doesn't read rows
+  /// from there.
+  virtual std::unique_ptr<PackedWeight> adopt_rows(const WeightShape& shape, const void* rows,
+                                                   std::shared_ptr<void> owner) {
+    static_cast<void>(shape);
+    static_cast<void>(rows);
+    static_cast<void>(owner);
+    return nullptr;
+  }
   /// A vector [n] (norm weights, biases) as activations, from a 1-column part.
   virtual TensorView pack_vector(const WeightPart& part, Buffer* owner) = 0;
   /// The same as kF32, whatever activations are.

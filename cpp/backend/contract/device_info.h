@@ -48,9 +48,10 @@ struct BackendNeeds {
   bool given_rows = false;
   bool vision = false;  ///< the ops of vision towers (vision_ops.h)
   int32_t tower_head_dim = 0;
-  int32_t experts = 0;    ///< of a layer; 0: route() and experts() aren't called
-  bool adapters = false;  ///< lora()
-  bool states = false;    ///< the ops of layers with a state (state_ops.h)
+  int32_t experts = 0;         ///< of a layer; 0: route() and experts() aren't called
+  bool adapters = false;       ///< lora()
+  bool states = false;         ///< the ops of layers with a state (state_ops.h)
+  int32_t other_head_dim = 0;  ///< of layers whose heads aren't head_dim; 0: there are none
 };
 
 }  // namespace headrace

@@ -24,6 +24,7 @@ inline constexpr int32_t kMaxTopExperts = 64;
 ///   6. weights w = p of those chosen; of kSoftmaxAfterTopK the softmax of their l
 ///   7. normalize: w /= max(sum of w, norm_min) + norm_eps
 ///   8. w *= scale
+///   9. w *= factors of the expert, if there are any
 /// The lowest number wins a tie, of experts and of groups. A c that is NaN counts as -infinity.
 struct RouterSpec {
   enum class Score : uint8_t {
@@ -40,6 +41,7 @@ struct RouterSpec {
   float norm_min = 0.0f;
   float norm_eps = 0.0f;
   float scale = 1.0f;
+  TensorView factors = {};  ///< [num_experts] f32, the backend's memory; data == null: none
 };
 
 /// What experts() works on.

@@ -111,6 +111,14 @@ std::unique_ptr<PackedWeight> CpuBackend::restore_weight(const WeightShape& shap
   return weight;
 }
 
+std::unique_ptr<PackedWeight> CpuBackend::adopt_rows(const WeightShape& shape, const void* rows,
+                                                     std::shared_ptr<void> owner) {
+  HEADRACE_CHECK(shape.use == WeightUse::kEmbedding && shape.quant.bits == 0, shape.n);
+  if (reinterpret_cast<uintptr_t>(rows) % dtype_size(shape.storage) != 0) return nullptr;
+  return restore_panels(shape, *isa_->linear,
+                        {const_cast<void*>(rows), packed_bytes(shape), std::move(owner)});
+}
+
 TensorView CpuBackend::pack_vector(const WeightPart& part, Buffer* owner) {
   check_vector(part);
   *owner = allocate(static_cast<size_t>(part.n) * sizeof(float));

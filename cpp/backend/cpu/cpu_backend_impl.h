@@ -60,6 +60,8 @@ class CpuBackend : public Backend {
   std::string weight_layout(DType storage, const QuantFormat& quant) const override;
   size_t packed_bytes(const WeightShape& shape) const override;
   std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override;
+  std::unique_ptr<PackedWeight> adopt_rows(const WeightShape& shape, const void* rows,
+                                           std::shared_ptr<void> owner) override;
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const CacheLayout& layout) const override;

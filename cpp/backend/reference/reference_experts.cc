@@ -98,8 +98,10 @@ void reference_route_row(const RouterSpec& spec, const std::vector<float>& logit
   }
   for (size_t i = 0; i < chosen.size(); ++i) {
     ids[i] = chosen[i];
+    const double factor =
+        spec.factors.data == nullptr ? 1.0 : double{spec.factors.as<float>()[chosen[i]]};
     weights[i] = static_cast<float>(static_cast<double>(kept[i]) / divisor *
-                                    static_cast<double>(spec.scale));
+                                    static_cast<double>(spec.scale) * factor);
   }
 }
 

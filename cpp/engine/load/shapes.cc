@@ -133,6 +133,18 @@ void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions&
                          : std::max(backend.device_info().busy_rows, options.max_num_seqs);
 }
 
+namespace {
+
+/// Of layers whose heads aren't ModelConfig::head_dim; 0: there are none.
+int32_t other_head_dim(const ModelConfig& config) {
+  for (const LayerHeads& heads : config.layer_heads) {
+    if (heads.head_dim != config.head_dim) return heads.head_dim;
+  }
+  return 0;
+}
+
+}  // namespace
+
 BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
                       const Shapes& shapes) {
   const StoredMethod stored = config.stored_quantization.method;
@@ -148,7 +160,8 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .tower_head_dim = config.vision ? config.vision->head_dim : 0,
           .experts = config.moe.router.num_experts,
           .adapters = options.max_loras > 0,
-          .states = shapes.has_states};
+          .states = shapes.has_states,
+          .other_head_dim = other_head_dim(config)};
 }
 
 void check_speculative(const ModelOptions& options, const ModelConfig& config) {

@@ -16,11 +16,18 @@ namespace {
 struct RowScratch {
   TensorView shared;              // [T, H] what the shared MLP gives; without one [T, 0]
   TensorView sorted, sorted_out;  // [T, H] rows by modality; without groups for them [T, 0]
+  TensorView normed;              // [T, H] what the router reads, then the experts; or [T, 0]
 };
 
-RowScratch place_rows(bool shared, bool vision, int64_t hidden, const StepLimits& limits,
+struct RowKinds {
+  bool shared, vision, normed;
+};
+
+RowScratch place_rows(const RowKinds& kinds, int64_t hidden, const StepLimits& limits,
                       Carver& carver) {
+  const auto& [shared, vision, normed] = kinds;
   RowScratch out;
+  out.normed = carver.matrix(limits.rows, normed ? hidden : 0, limits.activation);
   out.shared = carver.matrix(limits.rows, shared ? hidden : 0, limits.activation);
   out.sorted = carver.matrix(limits.rows, vision ? hidden : 0, limits.activation);
   out.sorted_out = carver.matrix(limits.rows, vision ? hidden : 0, limits.activation);
@@ -48,12 +55,15 @@ class Group {
         gate_(reader.matrix(sources.gate)),
         logit_bias_(reader.vector(sources.logit_bias)),
         correction_(reader.vector(sources.correction)),
+        factors_(reader.vector(sources.factors)),
         gate_up_(reader.matrix(sources.gate_up)),
         down_(reader.matrix(sources.down)),
         gate_up_bias_(reader.vector(sources.gate_up_bias)),
         down_bias_(reader.vector(sources.down_bias)),
         activation_(sources.activation),
-        first_(sources.first) {}
+        first_(sources.first) {
+    router_.factors = factors_.view;
+  }
 
   const PackedWeight& first_weight() const { return *gate_; }
   int64_t hidden() const { return down_->n(); }
@@ -65,9 +75,19 @@ class Group {
   /// out = what the group makes of x. `next`: the weight that is read behind it.
   void run(Backend& backend, const TensorView& x, const PackedWeight& next,
            const TensorView& out) const {
+    choose(backend, x);
+    run_chosen(backend, x, next, out);
+  }
+
+  /// Both by themselves: the choice goes by other rows than the experts read.
+  void choose(Backend& backend, const TensorView& x) const {
+    backend.route(x, *gate_, logit_bias_.view, correction_.view, router_,
+                  choice_.ids.first_rows(x.rows()), choice_.weights.first_rows(x.rows()));
+  }
+  void run_chosen(Backend& backend, const TensorView& x, const PackedWeight& next,
+                  const TensorView& out) const {
     const TensorView ids = choice_.ids.first_rows(x.rows());
     const TensorView weights = choice_.weights.first_rows(x.rows());
-    backend.route(x, *gate_, logit_bias_.view, correction_.view, router_, ids, weights);
     backend.expect(next);
     backend.experts({x, ids, weights, *gate_up_, *down_, out, first_, activation_,
                      gate_up_bias_.view, down_bias_.view});
@@ -76,12 +96,25 @@ class Group {
  private:
   RouterSpec router_;
   std::unique_ptr<PackedWeight> gate_;
-  DeviceVector logit_bias_, correction_;
+  DeviceVector logit_bias_, correction_, factors_;
   std::unique_ptr<PackedWeight> gate_up_, down_;
   DeviceVector gate_up_bias_, down_bias_;
   GateSpec activation_;
   int32_t first_;  // Experts::first
   Choice choice_;
+};
+
+/// BesideNorms with their weights.
+struct LoadedNorms {
+  LoadedNorms(const BesideNorms& sources, WeightReader& reader)
+      : router(reader.vector(sources.router)),
+        experts(reader.vector(sources.experts)),
+        experts_post(reader.vector(sources.experts_post)),
+        shared_post(reader.vector(sources.shared_post)),
+        router_scale(sources.router_scale) {}
+
+  DeviceVector router, experts, experts_post, shared_post;
+  float router_scale;
 };
 
 class ExpertBlock final : public FeedForward {
@@ -91,6 +124,7 @@ class ExpertBlock final : public FeedForward {
     if (sources.vision != nullptr) vision_.emplace(*sources.vision, reader);
     shared_gate_ = reader.vector(sources.shared_gate);
     if (sources.shared != nullptr) shared_.emplace(*sources.shared, reader);
+    if (!sources.norms.empty()) norms_.emplace(sources.norms, reader);
   }
 
   const PackedWeight& first_weight() const override { return experts_.first_weight(); }
@@ -98,11 +132,13 @@ class ExpertBlock final : public FeedForward {
   void place(const StepLimits& limits, Carver& carver) override {
     experts_.place(limits, carver);
     if (vision_) vision_->place(limits, carver);
-    rows_ = place_rows(shared_.has_value(), vision_.has_value(), experts_.hidden(), limits, carver);
+    rows_ = place_rows({shared_.has_value(), vision_.has_value(), norms_.has_value()},
+                       experts_.hidden(), limits, carver);
     if (shared_) shared_->place(limits, carver);
   }
 
   void add(const BlockContext& context, const StepRows& step, const Tail& tail) override {
+    if (norms_) return add_beside(context, step, tail);
     Backend& backend = context.backend;
     const PackedWeight& behind = shared_ ? shared_->first_weight() : tail.weight;
     if (!vision_ || context.modalities.num_vision() == 0) {
@@ -132,6 +168,28 @@ class ExpertBlock final : public FeedForward {
     backend.gather_rows(out, rows.places(), step.delta);
   }
 
+  /// delta = norm(experts(norm(residual))) + norm(MLP(input)). Norms are of what all ranks give.
+  void add_beside(const BlockContext& context, const StepRows& step, const Tail& tail) const {
+    Backend& backend = context.backend;
+    const TensorView normed = rows_.normed.first_rows(step.rows());
+    run_norm(context, step.residual, norms_->router.view, normed);
+    backend.scale(normed, norms_->router_scale);
+    experts_.choose(backend, normed);
+    run_norm(context, step.residual, norms_->experts.view, normed);
+    experts_.run_chosen(backend, normed, shared_->first_weight(), step.delta);
+    if (context.has_ranks) backend.all_reduce(step.delta);
+    run_norm(context, step.delta, norms_->experts_post.view, step.delta);
+    const TensorView out = rows_.shared.first_rows(step.rows());
+    backend.expect(*shared_->down().weight);
+    const TensorView gated = shared_->gate_and_up(context, step.input);
+    backend.expect(tail.weight);
+    run_linear(context, shared_->down(), gated, out);
+    if (context.has_ranks && !shared_->down().gathers) backend.all_reduce(out);
+    run_norm(context, out, norms_->shared_post.view, out);
+    backend.add(out, step.delta);
+    join(context, step, tail, DeltaPart::kWhole);
+  }
+
   /// Every rank has all that the shared MLP gives: it is added to the ranks' sum.
   void add_whole_shared(const BlockContext& context, const StepRows& step, const Tail& tail) const {
     context.backend.all_reduce(step.delta);
@@ -157,6 +215,7 @@ class ExpertBlock final : public FeedForward {
   std::optional<Group> vision_;
   DeviceVector shared_gate_;
   std::optional<GatedMlp> shared_;
+  std::optional<LoadedNorms> norms_;
   RowScratch rows_;
 };
 
@@ -178,6 +237,7 @@ std::vector<VectorSource*> ExpertSources::vectors() {
     for (VectorSource* source : vision->vectors()) out.push_back(source);
   }
   out.push_back(&shared_gate);
+  for (VectorSource* source : norms.vectors()) out.push_back(source);
   if (shared == nullptr) return out;
   for (VectorSource* source : shared->vectors()) out.push_back(source);
   return out;
@@ -237,7 +297,8 @@ void ExpertSources::share(const RankPlace& place) {
 void ExpertSources::measure(const StepLimits& limits, Carver& carver) const {
   place_choice(experts.router.top_k, limits, carver);
   if (vision != nullptr) place_choice(vision->router.top_k, limits, carver);
-  place_rows(shared != nullptr, vision != nullptr, experts.down.n(), limits, carver);
+  place_rows({shared != nullptr, vision != nullptr, !norms.empty()}, experts.down.n(), limits,
+             carver);
   if (shared != nullptr) shared->measure(limits, carver);
 }
 

@@ -16,6 +16,7 @@ struct ExpertGroup {
   MatrixSource gate;  ///< [E, H]
   /// [E] each, of the router's scores; may be empty.
   VectorSource logit_bias, correction;
+  VectorSource factors;  ///< [E] RouterSpec's; may be empty
   MatrixSource gate_up;  ///< [2 I, H] for each expert
   MatrixSource down;     ///< [H, I] for each expert
   /// [2 I] and [H] for each expert; may be empty.
@@ -25,8 +26,21 @@ struct ExpertGroup {
 
   std::vector<MatrixSource*> matrices() { return {&gate, &gate_up, &down}; }
   std::vector<VectorSource*> vectors() {
-    return {&logit_bias, &correction, &gate_up_bias, &down_bias};
+    return {&logit_bias, &correction, &factors, &gate_up_bias, &down_bias};
   }
+};
+
+/// Norms of a block in which experts stand beside an MLP (Gemma 4): the MLP reads what the block
+/// reads, the others norms of the residual of their own.
+struct BesideNorms {
+  VectorSource router;        ///< [H]; what the router reads is multiplied by router_scale, too
+  VectorSource experts;       ///< [H]
+  VectorSource experts_post;  ///< [H] of what the experts give
+  VectorSource shared_post;   ///< [H] of what the MLP gives
+  float router_scale = 1.0f;
+
+  bool empty() const noexcept { return router.empty(); }
+  std::vector<VectorSource*> vectors() { return {&router, &experts, &experts_post, &shared_post}; }
 };
 
 /// A mixture of experts. Each row goes through `router.top_k` of many gated MLPs, and through the
@@ -38,6 +52,7 @@ struct ExpertSources final : FeedForwardSources {
   /// Null: there is no shared MLP.
   std::unique_ptr<GatedMlpSources> shared;
   VectorSource shared_gate;  ///< [H] sigmoid(x . gate) scales the shared MLP's result; or empty
+  BesideNorms norms;         ///< or empty. REQUIRES: a shared MLP, no `vision`
 
   std::vector<MatrixSource*> matrices() override;
   std::vector<VectorSource*> vectors() override;

@@ -58,7 +58,7 @@ std::vector<CheckpointTensor> read_tensors(const MappedFile& file) {
 }  // namespace
 
 struct Checkpoint::Impl {
-  std::vector<std::unique_ptr<MappedFile>> files;
+  std::vector<std::shared_ptr<MappedFile>> files;
   std::vector<CheckpointTensor> tensors;  // sorted by name
 
   void open_single(const fs::path& path) { tensors = read_tensors(open(path)); }
@@ -83,7 +83,7 @@ struct Checkpoint::Impl {
 
   /// Before anything is read that must be of one state of the files.
   MappedFile& open(const fs::path& path) {
-    files.push_back(std::make_unique<MappedFile>(path));
+    files.push_back(std::make_shared<MappedFile>(path));
     files.back()->settle();
     return *files.back();
   }
@@ -117,12 +117,12 @@ struct Checkpoint::Impl {
     }
   }
 
-  const MappedFile& file_of(const CheckpointTensor& tensor) const {
+  const std::shared_ptr<MappedFile>& file_of(const CheckpointTensor& tensor) const {
     for (const auto& file : files) {
-      if (file->contains(tensor.data)) return *file;
+      if (file->contains(tensor.data)) return file;
     }
     HEADRACE_CHECK(false, "tensor ", tensor.name, " is not of this checkpoint");
-    return *files.front();
+    return files.front();
   }
 };
 
@@ -168,8 +168,14 @@ const CheckpointTensor* Checkpoint::find(std::string_view name) const {
 
 const std::vector<CheckpointTensor>& Checkpoint::tensors() const { return impl_->tensors; }
 
+std::shared_ptr<void> Checkpoint::keep_rows(const CheckpointTensor& tensor) const {
+  const std::shared_ptr<MappedFile>& file = impl_->file_of(tensor);
+  file->expect_rows(tensor.data, tensor.bytes);
+  return file;
+}
+
 void Checkpoint::drop_pages(const CheckpointTensor& tensor) const {
-  if (tensor.bytes > 0) impl_->file_of(tensor).drop(tensor.data, tensor.bytes);
+  if (tensor.bytes > 0) impl_->file_of(tensor)->drop(tensor.data, tensor.bytes);
 }
 
 void Checkpoint::check_unchanged() const {

@@ -54,6 +54,8 @@ class Checkpoint {
   const CheckpointTensor* find(std::string_view name) const;
   const std::vector<CheckpointTensor>& tensors() const;  ///< sorted by name
 
+  /// Keeps the tensor's file mapped, and its pages for rows in any order.
+  std::shared_ptr<void> keep_rows(const CheckpointTensor& tensor) const;
   /// Tells the kernel that these pages will not be used again.
   void drop_pages(const CheckpointTensor& tensor) const;
   /// Throws Error if a mapped file is not what was opened: kCorruptFile for another size,

@@ -138,6 +138,13 @@ void MappedFile::read(uint64_t offset, void* destination, size_t bytes) const {
   }
 }
 
+void MappedFile::expect_rows(const void* address, size_t bytes) const noexcept {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t first = at / page * page;
+  ::madvise(reinterpret_cast<void*>(first), at + bytes - first, MADV_RANDOM);
+}
+
 void MappedFile::drop(const void* address, size_t bytes) const noexcept {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<uintptr_t>(address);

@@ -47,6 +47,8 @@ class MappedFile {
   /// Copies a range through read(2), which cannot fault. Throws Error(kCorruptFile) at an end of
   /// file inside it. REQUIRES: offset + bytes <= size().
   void read(uint64_t offset, void* destination, size_t bytes) const;
+  /// The range will be read in small pieces, in any order.
+  void expect_rows(const void* address, size_t bytes) const noexcept;
   /// Lets go of the pages that hold [address, address + bytes); they stay in the file cache.
   void drop(const void* address, size_t bytes) const noexcept;
   /// Throws Error(kCorruptFile) if the file has another size than when it was opened.

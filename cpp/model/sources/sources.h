@@ -73,6 +73,8 @@ struct MatrixSource {
   /// and each has all inputs.
   bool whole_inputs = false;
   bool adaptable = false;  ///< whether adapters may change it
+  /// A large table, of which a token reads a row: it may stay in the checkpoint's file.
+  bool stays_mapped = false;
   int32_t site = kNoSite;  ///< its number among those that they may change (list_sources)
 
   bool empty() const noexcept { return parts.empty(); }

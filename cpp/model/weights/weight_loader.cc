@@ -83,12 +83,26 @@ std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
       return backend_.pack_weight(spec);
     }
     checkpoint_->check_unchanged();
+    if (auto adopted = adopt(source)) return adopted;
     const SlicedParts own = slice_parts(source, stored_parts(source));
     spec.parts = own.parts;
     auto packed = backend_.pack_weight(spec);
     drop(source.parts);
     return packed;
   });
+}
+
+std::unique_ptr<PackedWeight> WeightLoader::adopt(const MatrixSource& source) {
+  const bool plain = source.parts.size() == 1 && source.slice == nullptr && !source.transposed;
+  if (!source.stays_mapped || !plain) return nullptr;
+  const StoredPart& part = source.parts.front();
+  if (part.codes != nullptr || part.numbers != nullptr || !part.shape.empty()) return nullptr;
+  const CheckpointTensor& tensor = stored(part.name);
+  if (tensor.dtype != source.kept_as(storage_)) return nullptr;
+  auto out = backend_.adopt_rows(source.weight_shape(storage_), tensor.data,
+                                 checkpoint_->keep_rows(tensor));
+  if (out != nullptr) adopted_bytes_ += out->bytes();
+  return out;
 }
 
 DeviceVector WeightLoader::vector(const VectorSource& source) {

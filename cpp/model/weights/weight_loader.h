@@ -28,8 +28,11 @@ class WeightLoader final : public WeightReader {
   /// Checkpoint::check_unchanged throws.
   std::unique_ptr<PackedWeight> matrix(const MatrixSource& source) override;
   DeviceVector vector(const VectorSource& source) override;
+  size_t adopted_bytes() const override { return adopted_bytes_; }
 
  private:
+  /// A table that stays in its file; null: it can't, as it is stored.
+  std::unique_ptr<PackedWeight> adopt(const MatrixSource& source);
   std::vector<WeightPart> stored_parts(const MatrixSource& source) const;
   std::vector<float> stored_numbers(const VectorSource& source) const;
   const CheckpointTensor& stored(const std::string& name) const;
@@ -40,6 +43,7 @@ class WeightLoader final : public WeightReader {
   DType storage_;
   const std::function<void()>* between_;
   DummyWeights dummy_;
+  size_t adopted_bytes_ = 0;
 };
 
 }  // namespace headrace

@@ -118,18 +118,21 @@ void CudaBackend::try_model_kernels(const BackendNeeds& needs) {
     trial();
     if (replaced_kernels_.size() == failures) record.keep();
   };
-  const AttentionHeads heads{needs.storage, needs.kv_dtype, needs.head_dim, needs.block_size};
-  const std::string name =
-      str_cat("heads of ", heads.head_dim, " in ", dtype_name(heads.dtype), " over blocks of ",
-              heads.block_size, " in ", dtype_name(heads.cache));
-  if (mma_can_attend({heads.dtype, heads.cache, heads.head_dim, heads.block_size, 1.0f})) {
-    once(str_cat("Attention by ", name, attends_by_wgmma_ ? "" : ", not by wgmma"),
-         [&] { try_heads(heads); });
-  } else if (heads.dtype != DType::kF32 && heads.dtype == heads.cache) {
-    once(str_cat("Plain attention by ", name), [&] {
-      note_refused("plain attention", try_plain_heads(context_, cuda::attention, heads),
-                   refused_.attention);
-    });
+  for (const int32_t head_dim : {needs.head_dim, needs.other_head_dim}) {
+    if (head_dim == 0) continue;
+    const AttentionHeads heads{needs.storage, needs.kv_dtype, head_dim, needs.block_size};
+    const std::string name =
+        str_cat("heads of ", heads.head_dim, " in ", dtype_name(heads.dtype), " over blocks of ",
+                heads.block_size, " in ", dtype_name(heads.cache));
+    if (mma_can_attend({heads.dtype, heads.cache, heads.head_dim, heads.block_size, 1.0f})) {
+      once(str_cat("Attention by ", name, attends_by_wgmma_ ? "" : ", not by wgmma"),
+           [&] { try_heads(heads); });
+    } else if (heads.dtype != DType::kF32 && heads.dtype == heads.cache) {
+      once(str_cat("Plain attention by ", name), [&] {
+        note_refused("plain attention", try_plain_heads(context_, cuda::attention, heads),
+                     refused_.attention);
+      });
+    }
   }
   if (needs.storage == DType::kF32) return;
   const char* const dtype = dtype_name(needs.storage);

@@ -12,6 +12,7 @@ struct ChooseTask {
   RouterSpec spec;
   const float* logits;
   const float* correction;
+  const float* factors;
   int64_t rows;
   int32_t* ids;
   int64_t ids_stride;
@@ -131,8 +132,9 @@ __device__ inline void choose(const RouterSpec& spec, const RowMemory& row) {
   __syncwarp();
 }
 
-/// Weights of those chosen, from their scores.
-__device__ inline void weigh(const RouterSpec& spec, float* weights) {
+/// Weights of those chosen, from their scores. `factors`: RouterSpec's, or null.
+__device__ inline void weigh(const RouterSpec& spec, const float* factors, const int32_t* chosen,
+                             float* weights) {
   if (spec.score == RouterSpec::Score::kSoftmaxAfterTopK) softmax(weights, spec.top_k);
   float divisor = 1.0f;
   if (spec.normalize) {
@@ -143,7 +145,8 @@ __device__ inline void weigh(const RouterSpec& spec, float* weights) {
   }
   HEADRACE_NO_UNROLL
   for (int i = lane_id(); i < spec.top_k; i += kWarp) {
-    weights[i] = (spec.normalize ? weights[i] / divisor : weights[i]) * spec.scale;
+    const float weight = (spec.normalize ? weights[i] / divisor : weights[i]) * spec.scale;
+    weights[i] = factors == nullptr ? weight : weight * factors[chosen[i]];
   }
 }
 
@@ -169,7 +172,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) route_choose_kernel(ChooseTask 
     task.ids[number * task.ids_stride + i] = row.chosen[i];
     weights[i] = row.scores[row.chosen[i]];
   }
-  weigh(spec, weights);  // a lane's own
+  weigh(spec, task.factors, row.chosen, weights);  // a lane's own
 }
 
 }  // namespace
@@ -178,6 +181,7 @@ void route_choose(const RouteArgs& args, Stream stream) {
   const ChooseTask task{.spec = args.spec,
                         .logits = args.logits,
                         .correction = args.correction,
+                        .factors = static_cast<const float*>(args.spec.factors.data),
                         .rows = args.x.rows,
                         .ids = args.ids,
                         .ids_stride = args.ids_stride,

@@ -103,6 +103,9 @@ void route_row(const RouterSpec& spec, float* logits, const float* correction, i
     for (int32_t i = 0; i < spec.top_k; ++i) weights[i] /= divisor;
   }
   for (int32_t i = 0; i < spec.top_k; ++i) weights[i] *= spec.scale;
+  if (spec.factors.data == nullptr) return;
+  const float* const factors = spec.factors.as<float>();
+  for (int32_t i = 0; i < spec.top_k; ++i) weights[i] *= factors[ids[i]];
 }
 
 }  // namespace headrace

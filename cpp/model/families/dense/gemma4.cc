@@ -6,8 +6,10 @@
 
 #include "model/blocks/per_layer_block.h"
 #include "model/families/family.h"
+#include "model/families/keys/expert_keys.h"
 #include "model/families/keys/layer_keys.h"
 #include "model/families/llama_layer.h"
+#include "model/families/moe_layer.h"
 
 namespace headrace {
 
@@ -98,6 +100,21 @@ void read_per_layer_inputs(ConfigReader& reader, ModelConfig& config) {
   config.per_layer_vocab = static_cast<int32_t>(vocab);
 }
 
+/// Experts beside the MLP of every layer. Without enable_moe_block their keys mean nothing.
+void read_experts(ConfigReader& reader, ModelConfig& config) {
+  if (!reader.flag("enable_moe_block", false)) {
+    for (const char* key : {"num_experts", "top_k_experts", "moe_intermediate_size"}) {
+      reader.find(key);
+    }
+    return;
+  }
+  for (const char* key : {"num_experts", "top_k_experts", "moe_intermediate_size"}) {
+    if (!reader.has_key(key)) reader.fail_value(key, "must be a number");
+  }
+  read_expert_counts(reader, {{"num_experts"}, 0}, {{"top_k_experts"}, 0}, config);
+  config.moe.expert_width = read_width(reader, "moe_intermediate_size", 0);
+}
+
 void read_gemma4(ConfigReader& reader, ModelConfig& config) {
   config.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
   config.attention_scale = 1.0f;
@@ -114,7 +131,7 @@ void read_gemma4(ConfigReader& reader, ModelConfig& config) {
   read_heads(reader, config);
   read_shared_layers(reader, config);
   read_per_layer_inputs(reader, config);
-  reader.require("enable_moe_block", false);
+  read_experts(reader, config);
 }
 
 std::unique_ptr<PerLayerSources> list_per_layer_block(const ModelConfig& config,
@@ -129,11 +146,38 @@ std::unique_ptr<PerLayerSources> list_per_layer_block(const ModelConfig& config,
   return out;
 }
 
+/// What experts add to a layer's MLP.
+std::unique_ptr<ExpertSources> list_experts_beside(const ModelConfig& config,
+                                                   const LayerNaming& naming) {
+  auto out = list_experts(config, naming,
+                          {.gate = "router.proj",
+                           .fused_gate_up = "experts.gate_up_proj",
+                           .fused_down = "experts.down_proj",
+                           .layout = ExpertLayout::kFused});
+  out->experts.factors = {
+      .name = naming.own("router_factors"),
+      .parts = {{naming.stored("router.per_expert_scale"), config.moe.router.num_experts}},
+      .is_float = true};
+  out->shared = list_mlp(config, naming);
+  const auto norm = [&](const char* name, const char* module) {
+    return list_norm(config, naming, name, module, config.hidden_size);
+  };
+  out->norms.router = {.name = naming.own("router_norm"),
+                       .parts = {{naming.stored("router.scale"), config.hidden_size}},
+                       .is_norm = true};
+  out->norms.router_scale = 1.0f / std::sqrt(static_cast<float>(config.hidden_size));
+  out->norms.experts = norm("experts_norm", "pre_feedforward_layernorm_2");
+  out->norms.experts_post = norm("experts_post_norm", "post_feedforward_layernorm_2");
+  out->norms.shared_post = norm("shared_post_norm", "post_feedforward_layernorm_1");
+  return out;
+}
+
 LayerSources list_gemma4_layer(const ModelConfig& config, const LayerNaming& naming) {
   LayerSources out = list_named_layer(config, naming,
                                       {.mixer_post_norm = "post_attention_layernorm",
                                        .feed_forward_norm = "pre_feedforward_layernorm",
                                        .feed_forward_post_norm = "post_feedforward_layernorm"});
+  if (config.moe.router.num_experts > 0) out.feed_forward = list_experts_beside(config, naming);
   if (config.per_layer_input > 0) {
     out.last = list_per_layer_block(config, naming);
     out.last_post_norm = list_norm(config, naming, "per_layer_post_norm",
@@ -157,7 +201,8 @@ PerLayerInputSources list_gemma4_inputs(const ModelConfig& config, const TensorN
                                config.per_layer_vocab}},
                     .k = all,
                     .use = WeightUse::kEmbedding,
-                    .role = MatrixRole::kVocabulary},
+                    .role = MatrixRole::kVocabulary,
+                    .stays_mapped = true},
           .projection = {.name = "per_layer_model_projection",
                          .parts = {{naming.prefix + "per_layer_model_projection.weight", all}},
                          .k = config.hidden_size},
@@ -196,8 +241,7 @@ const Family& gemma4_text_family() {
       .read = read_gemma4,
       .list_layer = list_gemma4_layer,
       .list_per_layer = list_gemma4_inputs,
-      .harmless_keys = {"cache_implementation", "num_experts", "top_k_experts",
-                        "moe_intermediate_size"},
+      .harmless_keys = with_router_training_keys({"cache_implementation"}),
   };
   return kFamily;
 }
