@@ -156,6 +156,14 @@ class TimedBackend final : public Backend {
     timed("rope_kv_write",
           [&] { inner_.rope_kv_write(qkv, spec, rope, rope_table, cache, layer); });
   }
+  void grouped_linear(const GroupedLinear& args) override {
+    timed("grouped_linear", [&] { inner_.grouped_linear(args); });
+  }
+  void latent_write(TensorView q, TensorView kv, const LatentSpec& spec, const RopeSpec& rope,
+                    TensorView rope_table, KvCache& cache, int32_t layer, TensorView out) override {
+    timed("latent_write",
+          [&] { inner_.latent_write(q, kv, spec, rope, rope_table, cache, layer, out); });
+  }
   void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
                     TensorView rope_table) override {
     timed("rope_queries", [&] { inner_.rope_queries(q, spec, rope, rope_table); });

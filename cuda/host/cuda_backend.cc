@@ -90,6 +90,10 @@ void CudaBackend::require(const BackendNeeds& needs) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps weights as float32, bfloat16 or ",
                 "float16, not as ", dtype_name(needs.storage), ": set dtype.");
   }
+  if (needs.latent) {
+    throw_error(ErrorCode::kUnsupported,
+                "the CUDA backend doesn't run latent attention: use device cpu.");
+  }
   if (needs.head_dim < 16 || needs.head_dim > kLargestHead || needs.head_dim % 16 != 0) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., ",
                 kLargestHead, ", not ", needs.head_dim, ": use device cpu.");

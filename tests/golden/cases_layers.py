@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from case_types import Case, base, v5_style
+from cases_gemma4 import FULL, GEMMA4_CASES, SLIDING
 from layer_configs import (
     SMALL,
     cohere2,
@@ -22,8 +23,6 @@ from layer_configs import (
     smollm3,
     without,
 )
-
-SLIDING, FULL = "sliding_attention", "full_attention"
 
 
 def case(name: str, about: str, config: dict[str, Any], **changes: Any) -> Case:
@@ -385,4 +384,4 @@ OTHERS = (
     ),
 )
 
-LAYER_CASES: tuple[Case, ...] = (*GEMMAS, *OLMOS, *PHIS, *HYBRIDS, *OTHERS)
+LAYER_CASES: tuple[Case, ...] = (*GEMMAS, *GEMMA4_CASES, *OLMOS, *PHIS, *HYBRIDS, *OTHERS)

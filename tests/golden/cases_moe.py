@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from case_types import Case, Experts, Twin, base, v5_style
+from cases_gemma4 import GEMMA4_MOE_CASES
 from cases_gpt_oss import GPT_OSS_CASES
 
 
@@ -257,4 +258,5 @@ MOE_CASES = (
         experts=Experts(),
     ),
     *GPT_OSS_CASES,
+    *GEMMA4_MOE_CASES,
 )

@@ -48,21 +48,46 @@ def to_ernie_vl(tensors: Tensors, paddle: bool) -> Tensors:
 
 
 def to_wrapped(tensors: Tensors, config: dict[str, Any]) -> Tensors:
-    """A text model's in the file of a model that sees pictures and guesses tokens: experts fused,
-    and some of the tensors that a text model has no place for."""
+    """A text model's in the file of a model that sees pictures: experts fused, and some of the
+    tensors that a text model has no place for."""
     out = {
         name.replace("model.", "model.language_model.", 1): tensor
         for name, tensor in to_fused_experts(tensors).items()
     }
+    more = _more_of_gemma4(config) if config["model_type"] == "gemma4" else _more_of_qwen(config)
+    return out | {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in more.items()}
+
+
+def _more_of_qwen(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     hidden = config["text_config"]["hidden_size"]
-    more = {
+    return {
         "model.visual.blocks.0.norm1.weight": (config["vision_config"]["hidden_size"],),
         "model.visual.merger.linear_fc2.bias": (hidden,),
         "mtp.fc.weight": (hidden, 2 * hidden),
         "mtp.layers.0.input_layernorm.weight": (hidden,),
         "mtp.norm.weight": (hidden,),
     }
-    return out | {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in more.items()}
+
+
+def _more_of_gemma4(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Also keys and values of layers that read those of others."""
+    text = config["text_config"]
+    hidden, seen = text["hidden_size"], config["vision_config"]["hidden_size"]
+    out: dict[str, tuple[int, ...]] = {
+        "model.vision_tower.patch_embedder.input_proj.weight": (seen, 12),
+        "model.embed_vision.embedding_projection.weight": (hidden, seen),
+        "model.audio_tower.output_proj.bias": (hidden,),
+        "model.embed_audio.embedding_projection.weight": (hidden, hidden),
+    }
+    layers = text["num_hidden_layers"]
+    for layer in range(layers - text["num_kv_shared_layers"], layers):
+        slides = text["layer_types"][layer] == "sliding_attention"
+        head_dim = text["head_dim" if slides else "global_head_dim"]
+        stem = f"model.language_model.layers.{layer}.self_attn"
+        rows = text["num_key_value_heads"] * head_dim
+        out |= {f"{stem}.{part}_proj.weight": (rows, hidden) for part in "kv"}
+        out[f"{stem}.k_norm.weight"] = (head_dim,)
+    return out
 
 
 def to_fused_experts(tensors: Tensors) -> Tensors:

@@ -77,9 +77,9 @@ def in_float64(model: torch.nn.Module) -> torch.nn.Module:
     with float64_everywhere():
         if (rope := rope_of(wide)) is not None:
             setattr(wide.model, rope_name(wide), type(rope)(wide.config))
-        embedding = wide.model.embed_tokens
-        if hasattr(embedding, "scalar_embed_scale"):
-            embedding.embed_scale = torch.tensor(embedding.scalar_embed_scale)
+        for module in wide.modules():
+            if hasattr(module, "scalar_embed_scale"):
+                module.embed_scale = torch.tensor(module.scalar_embed_scale)
     use_eager_experts(wide)
     return wide
 

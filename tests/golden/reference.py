@@ -6,7 +6,12 @@ values when an engine disagrees. Weights are as `load.read_checkpoint` returns t
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
+import reference_gemma4
 import reference_moe
 import reference_states
 from reference_rope import RopeRules, inverse_frequencies, rope_tables, rotate
@@ -16,6 +21,8 @@ __all__ = ["RopeRules", "Rules", "inverse_frequencies", "logits", "rules_of"]
 
 Arrays = dict[str, np.ndarray]
 Table = tuple[np.ndarray, np.ndarray]  # cos and sin
+KeysValues = tuple[np.ndarray, np.ndarray]
+Block = Callable[[np.ndarray], np.ndarray]  # what it adds for the rows that it reads
 IN_OUT = ("proj.weight", "proj.0.weight", ".mlp.gate.weight", "lm_head.weight")  # in Paddle files
 QKV = ("q_proj", "k_proj", "v_proj")
 GATE_UP = ("gate_proj", "up_proj")
@@ -47,7 +54,9 @@ def guess_logits(
         joined.reverse()
     x = np.concatenate(joined, axis=-1) @ weights["model.mtp_linear_proj.0.weight"].T
     table = _tables(rules, len(x), len(ids))[-1]
-    x = _layer(rules, _parts(weights, "model.mtp_block.0."), x, table, None, sparse=False)
+    parts = _parts(weights, "model.mtp_block.0.")
+    mix = partial(_attention, rules, parts, table, None, {}, 0)
+    x = _layer(rules, parts, x, mix, _feed(rules, parts, None))
     return norm(rules, x, weights["model.norm.weight"]) @ head_of(weights).T
 
 
@@ -55,15 +64,26 @@ def hidden_rows(rules: Rules, weights: Arrays, ids: list[int], prompt_length: in
     """float64 [len(ids), hidden size] behind the final norm; weights in the PyTorch layout."""
     tables = _tables(rules, len(ids), prompt_length)
     x = weights["model.embed_tokens.weight"][ids] * rules.embedding_scale
+    normed = partial(norm, rules)
+    inputs = None
+    if rules.gemma4 and rules.gemma4.inputs:
+        inputs = reference_gemma4.inputs_of_layers(rules.gemma4, weights, ids, x, normed)
+    kept: dict[int, KeysValues] = {}
     for layer, (table, window) in enumerate(zip(tables, rules.windows, strict=True)):
         parts = _parts(weights, f"model.layers.{layer}.")
-        sparse = bool(rules.experts and rules.experts.sparse[layer])
-        stateful = bool(rules.states and rules.states.layers[layer])
-        x = _layer(rules, parts, x, table, window, sparse, stateful)
+        own = _rules_of_layer(rules, layer)
+        if rules.states and rules.states.layers[layer]:
+            mix: Block = partial(reference_states.mix, rules.states, parts)
+        else:
+            mix = partial(_attention, own, parts, table, window, kept, _read_by(rules, layer))
+        x = _layer(own, parts, x, mix, _feed(rules, parts, layer))
+        if rules.gemma4:
+            given = None if inputs is None else inputs[layer]
+            x = reference_gemma4.finish_layer(rules.gemma4, parts, x, given, normed)
     return norm(rules, x, weights["model.norm.weight"])
 
 
-def norm(rules: Rules, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def norm(rules: Rules, x: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
     if rules.norm_kind == "layer":
         x = x - x.mean(axis=-1, keepdims=True)
     if rules.norm_kind == "rms_plus_one":
@@ -71,39 +91,60 @@ def norm(rules: Rules, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + rules.eps) * weight
 
 
-def _layer(
-    rules: Rules,
-    parts: Arrays,
-    x: np.ndarray,
-    table: Table | None,
-    window: int | None,
-    sparse: bool,
-    stateful: bool = False,
-) -> np.ndarray:
+def _rules_of_layer(rules: Rules, layer: int) -> Rules:
+    if rules.gemma4 is None:
+        return rules
+    heads = rules.gemma4.heads[layer]
+    return dataclasses.replace(rules, kv_heads=heads.kv_heads, head_dim=heads.head_dim)
+
+
+def _read_by(rules: Rules, layer: int) -> int:
+    """The layer whose keys and values a layer reads."""
+    reads = rules.gemma4.heads[layer].reads if rules.gemma4 else None
+    return layer if reads is None else reads
+
+
+def _feed(rules: Rules, parts: Arrays, layer: int | None) -> Block:
+    """None: of a block that has an MLP in any case."""
+    if layer is None or not (rules.experts and rules.experts.sparse[layer]):
+        return lambda y: reference_moe.mlp(parts, "mlp", y, rules.activation)
+    if rules.gemma4:
+        return partial(
+            reference_gemma4.feed_forward,
+            rules.gemma4,
+            rules.experts,
+            parts,
+            norm=partial(norm, rules),
+        )
+    return partial(reference_moe.feed_forward, rules.experts, parts)
+
+
+def _layer(rules: Rules, parts: Arrays, x: np.ndarray, mix: Block, feed: Block) -> np.ndarray:
     def normed(name: str | None, rows: np.ndarray) -> np.ndarray:
         return rows if name is None else norm(rules, rows, parts[f"{name}.weight"])
 
     y = normed(rules.norms.before_attention, x)
-    if stateful:
-        mixed = reference_states.mix(rules.states, parts, y)
-    else:
-        mixed = _attention(rules, parts, y, table, window)
-    x = x + normed(rules.norms.behind_attention, mixed) * rules.residual_scale
+    x = x + normed(rules.norms.behind_attention, mix(y)) * rules.residual_scale
     if not rules.parallel:
         y = normed(rules.norms.before_mlp, x)
-    if sparse:
-        fed = reference_moe.feed_forward(rules.experts, parts, y)
-    else:
-        fed = reference_moe.mlp(parts, "mlp", y, rules.activation)
-    return x + normed(rules.norms.behind_mlp, fed) * rules.residual_scale
+    return x + normed(rules.norms.behind_mlp, feed(y)) * rules.residual_scale
 
 
 def _attention(
-    rules: Rules, parts: Arrays, y: np.ndarray, table: Table | None, window: int | None
+    rules: Rules,
+    parts: Arrays,
+    table: Table | None,
+    window: int | None,
+    kept: dict[int, KeysValues],
+    place: int,
+    y: np.ndarray,
 ) -> np.ndarray:
+    """Reads the keys and values of layer `place`, which are its own unless they are there."""
     tokens, d = len(y), rules.head_dim
-    q, k = (_rotated(rules, parts, kind, y, table) for kind in "qk")
-    v = _linear(parts, "self_attn.v_proj", y).reshape(tokens, rules.kv_heads, d)
+    q = _rotated(rules, parts, "q", y, table)
+    if place not in kept:
+        kept[place] = _keys_values(rules, parts, table, y)
+    k, v = kept[place]
     if rules.query_growth:
         beta, length = rules.query_growth
         steps = np.arange(tokens) // length
@@ -124,6 +165,17 @@ def _attention(
     if rules.attention_gate:
         out = out / (1 + np.exp(-_linear(parts, "self_attn.gate_proj", y)))
     return _linear(parts, "self_attn.o_proj", out)
+
+
+def _keys_values(rules: Rules, parts: Arrays, table: Table | None, y: np.ndarray) -> KeysValues:
+    k = _rotated(rules, parts, "k", y, table)
+    own_values = "self_attn.v_proj.weight" in parts
+    if not own_values and rules.gemma4.values_as_keys:
+        return k, k
+    v = _linear(parts, "self_attn.v_proj" if own_values else "self_attn.k_proj", y)
+    v = v.reshape(len(y), rules.kv_heads, rules.head_dim)
+    normed_values = rules.gemma4 and rules.gemma4.normed_values
+    return k, norm(rules, v, 1.0) if normed_values else v
 
 
 def _rotated(
@@ -178,6 +230,7 @@ def pytorch_layout(rules: Rules, weights: Arrays) -> Arrays:
         plain |= _split(rules, name, array.astype(np.float64))
     if paddle:
         return plain
+    plain = reference_gemma4.plain_names(rules.gemma4, plain)
     return reference_moe.plain_names(reference_states.plain_names(plain))
 
 
@@ -187,7 +240,7 @@ def _split(rules: Rules, name: str, array: np.ndarray) -> Arrays:
     k_end = q_end + rules.kv_heads * rules.head_dim
     if rules.states and name.endswith(("in_proj_qkvz.weight", "in_proj_ba.weight")):
         return reference_states.ungroup(rules.states, name, array)
-    if "q_proj" in name and len(array) == 2 * q_end:
+    if rules.gemma4 is None and "q_proj" in name and len(array) == 2 * q_end:
         halves = array.reshape(rules.heads, 2, rules.head_dim, -1)
         q, gate = (halves[:, i].reshape(-1, array.shape[-1]) for i in (0, 1))
         return {name: q, name.replace("q_proj", "gate_proj"): gate}

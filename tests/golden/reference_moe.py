@@ -60,7 +60,8 @@ class ExpertRules:
     lowest_id: bool = True  # wins a tie
     correction: float = 1.0  # times the correction bias, which steers the selection
     weigh_corrected: bool = False  # weights from corrected scores (wrong)
-    clamp: Clamp | None = None  # instead of SiLU
+    activation: str = "silu"
+    clamp: Clamp | None = None  # instead of it
 
 
 def rules_of(config: dict[str, Any]) -> ExpertRules | None:
@@ -85,6 +86,11 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
         step, dense = config["decoder_sparse_step"], config.get("mlp_only_layers", [])
         sparse = [i not in dense and (i + 1) % step == 0 for i in layers]
         return ExpertRules(sparse, experts_per_token(config), config["norm_topk_prob"])
+    if family == "gemma4_text":
+        if not config["enable_moe_block"]:
+            return None
+        k = experts_per_token(config)
+        return ExpertRules([True for _ in layers], k, True, activation="gelu_tanh")
     if family == "mixtral":
         return ExpertRules([True for _ in layers], experts_per_token(config), True)
     if family == "gpt_oss":  # a softmax of the scores that were taken is this, too
@@ -115,12 +121,19 @@ def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     return weights
 
 
-def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
+def mix_experts(
+    rules: ExpertRules, parts: Arrays, y: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
     out = np.zeros_like(y)
-    for expert, weight in enumerate(route(rules, parts, y).T):
+    for expert, weight in enumerate(weights.T):
         rows = weight != 0
-        own = mlp(parts, f"mlp.experts.{expert}", y[rows], clamp=rules.clamp)
+        own = mlp(parts, f"mlp.experts.{expert}", y[rows], rules.activation, rules.clamp)
         out[rows] += weight[rows, None] * own
+    return out
+
+
+def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
+    out = mix_experts(rules, parts, y, route(rules, parts, y))
     if "mlp.shared_experts.gate_proj.weight" in parts:
         out += mlp(parts, "mlp.shared_experts", y)
     if "mlp.shared_expert.gate_proj.weight" in parts:

@@ -35,7 +35,10 @@ def inverse_frequencies(rope: RopeRules, length: int = 0) -> tuple[np.ndarray, f
         growth = factor * length / rope.max_positions - (factor - 1)
         theta *= growth ** (d / (d - 2))
     plain = 1.0 / theta ** (np.arange(0, d, 2) / d)
-    if kind == "linear":
+    if kind == "proportional":
+        plain = plain / (factor or 1.0)
+        plain[int(params.get("partial_rotary_factor", 1.0) * d // 2) :] = 0
+    elif kind == "linear":
         plain = plain / factor
     elif kind == "llama3":
         plain = _llama3(plain, params, rope.original)

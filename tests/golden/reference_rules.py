@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import reference_gemma4
 import reference_moe
 import reference_states
 from reference_rope import RopeRules
@@ -38,6 +39,8 @@ class Family:
     partial: float = 1.0  # the part of a head that is rotated
     gate: bool = False  # attention's result is multiplied by gates
     pattern: int | None = None  # every such layer is full, the others have the window
+    local_theta: float | None = None  # of layers with a window; None: the same
+    full_rope: Config = dataclasses.field(default_factory=dict)  # where a config says nothing
 
 
 GEMMA_NORMS = Norms(
@@ -56,7 +59,17 @@ FAMILIES = {
     "qwen3": Family(qk_norm="head"),
     "qwen3_moe": Family(qk_norm="head"),
     "gemma2": Family(GEMMA_NORMS, "rms_plus_one", pattern=2),
-    "gemma3_text": Family(GEMMA_NORMS, "rms_plus_one", qk_norm="head", theta=1e6, pattern=6),
+    "gemma3_text": Family(
+        GEMMA_NORMS, "rms_plus_one", qk_norm="head", theta=1e6, local_theta=1e4, pattern=6
+    ),
+    "gemma4_text": Family(
+        GEMMA_NORMS,
+        qk_norm="head",
+        theta=1e6,
+        local_theta=1e4,
+        pattern=6,
+        full_rope={"rope_type": "proportional", "partial_rotary_factor": 0.25},
+    ),
     "smollm3": Family(theta=2e6),
     "olmo2": Family(BEHIND, qk_norm="row"),
     "olmo3": Family(BEHIND, qk_norm="row", theta=5e5, pattern=4),
@@ -73,7 +86,7 @@ FAMILIES = {
     "gpt_oss": Family(theta=150000.0, pattern=2),
 }
 WITH_ONE_WINDOW = ("mistral", "mixtral", "phi3", "ministral3")
-WITH_TWO_ROPES = ("gemma3_text", "olmo3")
+WITH_TWO_ROPES = ("gemma3_text", "gemma4_text", "olmo3")
 WITHOUT_ROPE_ON_FULL_LAYERS = ("exaone4", "cohere2")
 
 
@@ -103,6 +116,7 @@ class Rules:
     attention_gate: bool
     experts: reference_moe.ExpertRules | None
     states: reference_states.StateRules | None
+    gemma4: reference_gemma4.Gemma4Rules | None
 
 
 def rules_of(config: Config) -> Rules:
@@ -124,7 +138,7 @@ def rules_of(config: Config) -> Rules:
         ropes=ropes,
         interleaved=family.interleaved,
         qk_norm=family.qk_norm,
-        norms=dataclasses.replace(family.norms),
+        norms=_norms(config, family),
         norm_kind=family.norm_kind,
         parallel=family.parallel,
         activation="gelu_tanh" if gemma else "silu",
@@ -138,7 +152,15 @@ def rules_of(config: Config) -> Rules:
         attention_gate=family.gate,
         experts=reference_moe.rules_of(config),
         states=reference_states.rules_of(config),
+        gemma4=reference_gemma4.rules_of(config),
     )
+
+
+def _norms(config: Config, family: Family) -> Norms:
+    """Where an MLP and experts both read the residual, each has norms of its own."""
+    if config.get("enable_moe_block"):
+        return dataclasses.replace(family.norms, before_mlp=None)
+    return dataclasses.replace(family.norms)
 
 
 def _sliding(config: Config, family: Family) -> list[bool]:
@@ -188,20 +210,27 @@ def _ropes(
 def _two_ropes(config: Config, family: Family, head_dim: int) -> tuple[RopeRules, RopeRules]:
     """Of full layers, and of those with a window."""
     nested = config.get("rope_parameters") or {}
-    full = nested.get("full_attention") or config.get("rope_scaling") or {}
+    full = nested.get("full_attention") or config.get("rope_scaling") or family.full_rope
     windowed = nested.get("sliding_attention") or {}
     theta = full.get("rope_theta", config.get("rope_theta", family.theta))
-    local = 10000.0 if config["model_type"] == "gemma3_text" else family.theta
-    local = windowed.get("rope_theta", config.get("rope_local_base_freq", local))
+    local = config.get("rope_local_base_freq", family.local_theta or family.theta)
+    local = windowed.get("rope_theta", local)
     return (
-        _rope(config, full, theta, family, head_dim),
+        _rope(config, full, theta, family, _full_head_dim(config, head_dim)),
         _rope(config, windowed, local, family, head_dim),
     )
+
+
+def _full_head_dim(config: Config, head_dim: int) -> int:
+    gemma4 = reference_gemma4.rules_of(config)
+    return gemma4.heads[-1].head_dim if gemma4 else head_dim
 
 
 def _rope(config: Config, params: Config, theta: float, family: Family, head_dim: int) -> RopeRules:
     partial = config.get("partial_rotary_factor", family.partial)
     partial = params.get("partial_rotary_factor", partial)
+    if params.get("rope_type") == "proportional":
+        partial = 1.0  # what doesn't turn has frequencies of 0
     original = params.get("original_max_position_embeddings", config["max_position_embeddings"])
     return RopeRules(
         params=params,
@@ -223,6 +252,8 @@ def _known(config: Config, params: Config) -> Config:
 
 
 def _score_scale(config: Config, head_dim: int) -> float:
+    if config["model_type"] == "gemma4_text":
+        return 1.0
     if "attention_multiplier" in config:
         return float(config["attention_multiplier"])
     return float(config.get("query_pre_attn_scalar", head_dim) ** -0.5)

@@ -8,7 +8,10 @@ import numpy as np
 
 
 def experts_per_token(config: dict[str, Any]) -> int:
-    return int(config.get("moe_k") or config["num_experts_per_tok"])
+    for key in ("moe_k", "top_k_experts"):
+        if config.get(key):
+            return int(config[key])
+    return int(config["num_experts_per_tok"])
 
 
 def margin(scores: list[np.ndarray], k: int) -> float:

@@ -100,7 +100,11 @@ def with_swapped(first: str, second: str) -> Callable[[Arrays], Arrays]:
 
 
 PARTS = [
-    *((name, with_swapped("gate_proj", "up_proj")) for name in NAMES if "moe" in name),
+    *(
+        (name, with_swapped("gate_proj", "up_proj"))
+        for name in NAMES
+        if "moe" in name and name != "gemma4_moe"  # whose experts are fused
+    ),
     *((name, with_swapped("w1", "w3")) for name in NAMES if "mixtral" in name),
     *((name, without("shared_expert")) for name in ("ernie4_5_moe", "qwen2_moe")),
     *((name, without("shared_expert_gate")) for name in NAMES if name.startswith("qwen2")),

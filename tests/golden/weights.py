@@ -14,10 +14,13 @@ EMBEDDING_STD = 0.06
 LINEAR_GAIN = 2.0  # std = gain / sqrt(inputs): 0.25 at hidden 64, which makes routers decisive too
 QUERY_KEY_GAIN = 1.6  # scores of std ~2.5: attention picks out tokens, so positions matter
 HEAD_GAIN = 3.0
+UNSCALED_GAIN = 0.4  # of queries and keys whose products aren't divided by anything
 BIAS_STD = 0.3
 STEP_GAIN = 1.0  # of what opens and closes states
 DECAY_RANGE = (-1.0, 1.5)  # of logarithms: a token keeps from 98 to less than 1 % of a state
 STEP_RANGE = (-3.0, 0.5)
+SCALAR_RANGE = (0.6, 1.2)  # of what a whole layer is multiplied by
+TABLE_STD = 0.3  # of what layers get of each token, which is multiplied like embeddings
 WITH_NORMS_PLUS_ONE = ("gemma2", "gemma3_text", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 
 
@@ -30,7 +33,7 @@ def fill(
     """
     generator = np.random.default_rng(seed)
     with torch.no_grad():
-        for name, parameter in [*model.named_parameters(), *corrections(model)]:
+        for name, parameter in [*model.named_parameters(), *stored_buffers(model)]:
             shape = tuple(parameter.shape)
             if is_correction(name):
                 values = _correction(generator, shape, experts)
@@ -89,9 +92,13 @@ def is_correction(name: str) -> bool:
     return name.endswith(("e_score_correction_bias", "expert_bias"))
 
 
-def corrections(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Those that are no parameters."""
-    return [(name, buffer) for name, buffer in model.named_buffers() if is_correction(name)]
+def stored_buffers(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """What files have beside parameters."""
+    return [
+        (name, buffer)
+        for name, buffer in model.named_buffers()
+        if is_correction(name) or name.endswith("layer_scalar")
+    ]
 
 
 def _correction(
@@ -107,7 +114,9 @@ def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
     gemma = config.model_type.startswith("gemma")
     if "norm" in name and config.model_type in WITH_NORMS_PLUS_ONE and ".linear_attn." not in name:
         return values - 1
-    if "embed_tokens" in name:
+    if config.model_type == "gemma4_text" and name.endswith(("q_norm.weight", "k_norm.weight")):
+        return (values * UNSCALED_GAIN).astype(np.float32)
+    if "embed_tokens." in name:
         multiplier = config.hidden_size**0.5 if gemma else 1.0
         multiplier = getattr(config, "embedding_multiplier", multiplier)
         return (values / multiplier**0.5).astype(np.float32)
@@ -117,11 +126,19 @@ def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
 def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
     if "norm" in name or name.endswith(".ln.weight"):
         return generator.uniform(0.5, 1.5, shape).astype(np.float32)
+    if "router." in name and name.endswith("scale"):  # of inputs, and of each expert
+        return generator.uniform(0.5, 1.5, shape).astype(np.float32)
+    if name.endswith("layer_scalar"):
+        return generator.uniform(*SCALAR_RANGE, shape).astype(np.float32)
     if name.endswith(("A_log", "dt_bias")):
         bounds = DECAY_RANGE if name.endswith("A_log") else STEP_RANGE
         return generator.uniform(*bounds, shape).astype(np.float32)
     if name.endswith("bias"):
         std = BIAS_STD
+    elif "embed_tokens_per_layer" in name:
+        std = TABLE_STD
+    elif "router.proj" in name:  # of rows that are divided by the root of their size
+        std = LINEAR_GAIN
     elif "embed_tokens" in name:
         std = EMBEDDING_STD
     elif "lm_head" in name:

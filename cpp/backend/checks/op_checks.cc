@@ -211,9 +211,10 @@ void require_cpu_needs(const BackendNeeds& needs, bool code_products) {
     throw_error(ErrorCode::kUnsupported, "the CPU backend keeps keys and values as float32, ",
                 "bfloat16, float16, int8 or uint4, not as ", dtype_name(needs.kv_dtype));
   }
-  if (needs.head_dim < 16 || needs.head_dim > kLargestHead || needs.head_dim % 16 != 0) {
-    throw_error(ErrorCode::kUnsupported, "the CPU backend runs head_dim 16, 32, ..., ",
-                kLargestHead, ", not ", needs.head_dim);
+  const int32_t largest = needs.latent ? kLargestLatent : kLargestHead;
+  if (needs.head_dim < 16 || needs.head_dim > largest || needs.head_dim % 16 != 0) {
+    throw_error(ErrorCode::kUnsupported, "the CPU backend runs head_dim 16, 32, ..., ", largest,
+                ", not ", needs.head_dim);
   }
   if (needs.experts > kMaxExperts) {
     throw_error(ErrorCode::kUnsupported, "the CPU backend runs at most ", kMaxExperts,

@@ -55,8 +55,11 @@ void check_cache_layout(const CacheLayout& layout, int32_t num_blocks) {
     const PagedRows& rows = group.rows;
     HEADRACE_CHECK(rows.num_kv_heads > 0 && rows.window >= 0 && group.num_layers > 0,
                    rows.num_kv_heads, " heads, ", group.num_layers, " layers");
-    HEADRACE_CHECK(rows.key_dim >= 16 && rows.key_dim <= kLargestHead && rows.key_dim % 16 == 0,
+    const int32_t largest = rows.latent ? kLargestLatent : kLargestHead;
+    HEADRACE_CHECK(rows.key_dim >= 16 && rows.key_dim <= largest && rows.key_dim % 16 == 0,
                    rows.key_dim);
+    HEADRACE_CHECK(!rows.latent || (rows.num_kv_heads == 1 && dtype_size(rows.dtype) > 1),
+                   rows.num_kv_heads, " x ", dtype_name(rows.dtype));
     HEADRACE_CHECK(rows.value_dim == rows.key_dim, rows.value_dim);
     HEADRACE_CHECK(storable_kv(rows.dtype) && rows.dtype == layout.dtype(), dtype_name(rows.dtype));
   }
@@ -126,6 +129,48 @@ void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const Qk
   check_step_matrix(batch, qkv,
                     (static_cast<int64_t>(spec.num_heads) + 2 * spec.num_kv_heads) * spec.head_dim);
   check_rope(batch, spec, rope, rope_table);
+  check_blocks(batch, cache, cache.layout().place(layer).group,
+               [](const SeqSlice& seq) { return seq.start_pos; });
+}
+
+void check_grouped_linear(const GroupedLinear& args) {
+  const int64_t groups = args.weight.experts(), n = args.weight.n(), k = args.weight.k();
+  HEADRACE_CHECK(groups >= 1 && args.x_step >= k && args.out_step >= n, groups, " of ", n, " x ",
+                 k);
+  HEADRACE_CHECK(args.x.shape.rank() == 2 && args.out.shape.rank() == 2 &&
+                     args.x.rows() == args.out.rows() && args.x.dtype == args.out.dtype,
+                 args.x.rows(), " and ", args.out.rows());
+  HEADRACE_CHECK(args.x.cols() >= (groups - 1) * args.x_step + k &&
+                     args.out.cols() >= (groups - 1) * args.out_step + n,
+                 args.x.cols(), " to ", args.out.cols());
+}
+
+void check_latent(int64_t rows, const TensorView& q, const TensorView& kv, const LatentSpec& spec,
+                  const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,
+                  int32_t layer, const TensorView& out) {
+  HEADRACE_CHECK(spec.num_heads > 0 && spec.rank > 0 && spec.nope_dim >= 0 && spec.rope_dim > 0 &&
+                     spec.rope_dim % 2 == 0 && spec.row_dim() <= kLargestLatent,
+                 spec.num_heads, " x ", spec.rank, " + ", spec.rope_dim);
+  HEADRACE_CHECK(rope.rotary_dim == spec.rope_dim, rope.rotary_dim);
+  HEADRACE_CHECK(cache.layout().rows(layer).latent, "layer ", layer, " keeps no latent rows");
+  const auto check = [rows](const TensorView& x, int64_t cols) {
+    HEADRACE_CHECK(x.shape.rank() == 2 && x.rows() == rows && x.cols() == cols, x.rows(), " x ",
+                   x.cols(), " for ", cols);
+  };
+  check(q, int64_t{spec.num_heads} * spec.query_dim());
+  check(kv, int64_t{spec.rank} + spec.rope_dim);
+  check(out, int64_t{spec.num_heads} * spec.row_dim());
+  check(rope_table, spec.rope_dim);
+  HEADRACE_CHECK(spec.norm.data != nullptr && spec.norm.shape.elements() == spec.rank,
+                 spec.norm.shape.elements());
+}
+
+void check_latent_write(const StepBatch& batch, const TensorView& q, const TensorView& kv,
+                        const LatentSpec& spec, const RopeSpec& rope, const TensorView& rope_table,
+                        const KvCache& cache, int32_t layer, const TensorView& out) {
+  check_cache_use(batch, cache, {spec.num_heads, 1, spec.row_dim(), layer});
+  check_latent(static_cast<int64_t>(batch.positions.size()), q, kv, spec, rope, rope_table, cache,
+               layer, out);
   check_blocks(batch, cache, cache.layout().place(layer).group,
                [](const SeqSlice& seq) { return seq.start_pos; });
 }

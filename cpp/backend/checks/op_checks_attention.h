@@ -27,6 +27,14 @@ void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const Qk
 /// others.
 void check_rope_queries(const StepBatch& batch, const TensorView& q, const QkvSpec& spec,
                         const RopeSpec& rope, const TensorView& rope_table);
+void check_grouped_linear(const GroupedLinear& args);
+/// `rows`: of the step. All but the step's tables.
+void check_latent(int64_t rows, const TensorView& q, const TensorView& kv, const LatentSpec& spec,
+                  const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,
+                  int32_t layer, const TensorView& out);
+void check_latent_write(const StepBatch& batch, const TensorView& q, const TensorView& kv,
+                        const LatentSpec& spec, const RopeSpec& rope, const TensorView& rope_table,
+                        const KvCache& cache, int32_t layer, const TensorView& out);
 void check_attention(const StepBatch& batch, const TensorView& q, const AttentionSpec& spec,
                      const KvCache& cache, int32_t layer, const TensorView& out);
 void check_sample(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,

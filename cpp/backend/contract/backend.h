@@ -29,6 +29,7 @@
 #include "backend/contract/device_info.h"
 #include "backend/contract/experts_op.h"
 #include "backend/contract/kv_cache.h"
+#include "backend/contract/latent_op.h"
 #include "backend/contract/packed_lora.h"
 #include "backend/contract/packed_weight.h"
 #include "backend/contract/quant_format.h"
@@ -289,11 +290,26 @@ class Backend {
   virtual void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
                             TensorView rope_table) = 0;
 
+  /// Of each row: a linear for each of several groups of columns. A group's numbers are rounded and
+  /// summed as linear() does. Moves weight.bytes() + T*G*(k + n)*act bytes.
+  virtual void grouped_linear(const GroupedLinear& args) = 0;
+
+  /// Writes each row of kv [T, rank + rope_dim] to `cache`, at the step's positions: its first
+  /// `rank` numbers normed, the others turned by `rope_table` [T, rope_dim]. Of each head of
+  /// q [T, nq*query_dim] the last rope_dim numbers, turned alike, go to columns
+  /// [h*row_dim + rank, h*row_dim + rank + rope_dim) of out [T, nq*row_dim], and zeros to those
+  /// behind; the first `rank` stay as they are. kv's contents are lost. The layer keeps latent
+  /// rows.
+  virtual void latent_write(TensorView q, TensorView kv, const LatentSpec& spec,
+                            const RopeSpec& rope, TensorView rope_table, KvCache& cache,
+                            int32_t layer, TensorView out) = 0;
+
   /// out [T, nq*d] = softmax(l + mask) . V of each row over the keys and values that `cache` holds
   /// for its sequence and `spec` lets it see, with l = scale * q . K^T, capped by soft_cap. A head
   /// with a sink s adds e^s to its softmax's sum. q is the first nq*d columns of qkv. Mixed prefill
   /// chunks and decodes in one call. Keys are visited in tiles anchored at position 0, merged in
-  /// index order, whatever the block size; the sink comes last. Moves 2*T*nq*d*act bytes, and each
+  /// index order, whatever the block size; the sink comes last. Latent rows are keys and values of
+  /// one head. Moves 2*T*nq*d*act bytes, and each
   /// sequence's visible keys and values as often as a backend's pieces of rows read them.
   virtual void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
                          int32_t layer, TensorView out) = 0;

@@ -25,6 +25,9 @@ namespace headrace {
 /// Largest head that caches, and the ops on them, take.
 inline constexpr int32_t kLargestHead = 512;
 
+/// Largest row of PagedRows::latent.
+inline constexpr int32_t kLargestLatent = 640;
+
 /// A key and a value of each KV head for each token.
 struct PagedRows {
   int32_t num_kv_heads = 0;
@@ -35,17 +38,27 @@ struct PagedRows {
   /// A row at position p reads positions (p - window, p], and whole tiles of kCacheTile positions
   /// around them. What is behind them is never read again. 0: all is.
   int32_t window = 0;
+  /// One row is key and value of a token (latent attention). One head, key_dim == value_dim up to
+  /// kLargestLatent, in kF32, kBF16 or kF16.
+  bool latent = false;
 
   bool operator==(const PagedRows&) const = default;
   /// Of a token.
   int64_t numbers() const noexcept {
-    return int64_t{num_kv_heads} * (int64_t{key_dim} + value_dim);
+    return int64_t{num_kv_heads} * (latent ? key_dim : int64_t{key_dim} + value_dim);
   }
 };
 
 /// Keys and values of heads of one size.
 inline PagedRows kv_rows(int32_t num_kv_heads, int32_t head_dim, DType dtype) {
   return {num_kv_heads, head_dim, head_dim, dtype};
+}
+
+/// Rows of latent attention.
+inline PagedRows latent_rows(int32_t dim, DType dtype) {
+  PagedRows out{1, dim, dim, dtype};
+  out.latent = true;
+  return out;
 }
 
 /// Ops may look up the blocks of tiles of so many positions, anchored at 0, that hold a position

@@ -51,6 +51,7 @@ struct BackendNeeds {
   int32_t experts = 0;         ///< of a layer; 0: route() and experts() aren't called
   bool adapters = false;       ///< lora()
   bool states = false;         ///< the ops of layers with a state (state_ops.h)
+  bool latent = false;         ///< head_dim is that of latent rows (latent_op.h)
   int32_t other_head_dim = 0;  ///< of layers whose heads aren't head_dim; 0: there are none
 };
 

@@ -99,6 +99,9 @@ class CpuBackend : public Backend {
             TensorView out) override;
   void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
                      TensorView rope_table, KvCache& cache, int32_t layer) override;
+  void grouped_linear(const GroupedLinear& args) override;
+  void latent_write(TensorView q, TensorView kv, const LatentSpec& spec, const RopeSpec& rope,
+                    TensorView rope_table, KvCache& cache, int32_t layer, TensorView out) override;
   void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
                     TensorView rope_table) override;
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,

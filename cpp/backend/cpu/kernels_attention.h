@@ -39,6 +39,7 @@ constexpr int kMaxTaskRows = 32;    ///< query rows (positions x heads) of one a
 constexpr int kMaxTaskHeads = 8;    ///< KV heads of one attention task
 constexpr int kMaxJoinedGroup = 8;  ///< query heads of each of them, if there are several
 constexpr int kMaxHeadDim = 512;
+constexpr int kMaxLatent = 640;  ///< of a latent row
 // A score of int8: words of a query times codes, as an int32.
 static_assert(kMaxHeadDim * int64_t{32767} * 127 <= INT32_MAX);
 
@@ -55,6 +56,7 @@ struct KvLayerView {
   int64_t value_scale_offset;  ///< from those to the values' scales
   int32_t block_size;
   int32_t head_dim;
+  bool latent;  ///< keys are the values, too
 };
 
 /// Normalises, rotates and stores one KV head of one row, and the query heads that use it.
@@ -79,6 +81,24 @@ struct KvWriteTask {
   int32_t kv_head;
 };
 
+/// Stores one row's latent vector and the rotated part of its key, and turns the query heads' part.
+struct LatentTask {
+  int32_t rank, rope_dim;
+  int32_t row_dim;  ///< round_up(rank + rope_dim, 16)
+  float* row;       ///< [rank + rope_dim], contents lost
+  const float* norm;
+  float norm_eps;
+  const float* cos_sin;  ///< [rope_dim / 2] cosines, then sines
+  bool interleaved;
+  int32_t num_heads;
+  const float* queries;  ///< the first head's [rope_dim]
+  int64_t query_step;    ///< to the next head's
+  float* out;            ///< [num_heads][row_dim]; the first `rank` of each stay as they are
+  const KvLayerView* cache;
+  int64_t block;
+  int32_t slot;  ///< in the block
+};
+
 /// Queries of consecutive positions and of query heads that share a KV head, or of one position and
 /// the query heads of several KV heads, over whole splits.
 struct AttentionTask {
@@ -100,7 +120,7 @@ struct AttentionTask {
   int32_t kv_head;        ///< the first
   int32_t first_split;
   int32_t end_split;
-  float* scratch;  ///< attention_scratch_floats(head_dim), 64-byte aligned
+  float* scratch;  ///< attention_scratch_floats() of the cache, 64-byte aligned
   /// null: all splits are here: the result goes to `out`. Else each split's partial result goes
   /// to partials + (split - first_split) * partial_floats(head_dim, rows).
   float* partials;
@@ -119,10 +139,11 @@ static inline int64_t partial_floats(int32_t head_dim, int32_t rows) {
 static inline int64_t query_floats(int32_t head_dim) {
   return static_cast<int64_t>(kMaxTaskHeads * kMaxJoinedGroup) * (head_dim + 2);
 }
-/// Queries, two partial results, one tile of probabilities.
-static inline int64_t attention_scratch_floats(int32_t head_dim) {
+/// Queries, two partial results, one tile of probabilities; of latent rows a tile of values.
+static inline int64_t attention_scratch_floats(int32_t head_dim, bool latent) {
   return query_floats(head_dim) + kMaxTaskRows * kTileTokens +
-         2 * partial_floats(head_dim, kMaxTaskRows);
+         2 * partial_floats(head_dim, kMaxTaskRows) +
+         (latent ? static_cast<int64_t>(kTileTokens) * head_dim : 0);
 }
 
 /// Merges rows of a task's partial results in index order into its output.
@@ -142,6 +163,7 @@ struct MergeTask {
 /// Kernels for one way of storing keys and values.
 struct KvFormat {
   void (*write)(const KvWriteTask& task);
+  void (*write_latent)(const LatentTask& task);  ///< null: the format has no latent rows
   void (*attend)(const AttentionTask& task);
 };
 

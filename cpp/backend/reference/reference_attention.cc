@@ -16,8 +16,8 @@ namespace headrace {
 
 namespace {
 
-/// Blocks of float32 [layer of the group][token][k heads, then v heads][d], values rounded to the
-/// cache's dtype.
+/// Blocks of float32 [layer of the group][token][k heads, then v heads][d], or a latent row, values
+/// rounded to the cache's dtype.
 class ReferenceKvCache final : public ArrayKvCache {
  public:
   ReferenceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer memory,
@@ -233,11 +233,38 @@ void reference_rope_queries(const StepBatch& batch, TensorView q, const QkvSpec&
   }
 }
 
+void reference_latent_write(const StepBatch& batch, TensorView q, TensorView kv,
+                            const LatentSpec& spec, const RopeSpec& rope, TensorView rope_table,
+                            KvCache& cache, int32_t layer, TensorView out) {
+  check_latent_write(batch, q, kv, spec, rope, rope_table, cache, layer, out);
+  auto& slots = dynamic_cast<ReferenceKvCache&>(cache);
+  const int32_t written = spec.rank + spec.rope_dim, row_dim = spec.row_dim();
+  for (const SeqSlice& seq : batch.seqs) {
+    for (int32_t i = 0; i < seq.num_rows; ++i) {
+      const int32_t row = seq.first_row + i;
+      const float* const table = rope_table.row<float>(row);
+      float* const x = kv.row<float>(row);
+      normalize(x, spec.rank, spec.norm.as<float>(), spec.norm_eps);
+      rotate(x + spec.rank, rope, table);
+      float* const slot = slots.at(layer, seq, seq.start_pos + i);
+      for (int32_t j = 0; j < written; ++j) slot[j] = round_to(cache.dtype(), x[j]);
+      std::fill(slot + written, slot + row_dim, 0.0f);
+      for (int32_t h = 0; h < spec.num_heads; ++h) {
+        float* const to = out.row<float>(row) + h * row_dim + spec.rank;
+        std::copy_n(q.row<float>(row) + h * spec.query_dim() + spec.nope_dim, spec.rope_dim, to);
+        rotate(to, rope, table);
+        std::fill(to + spec.rope_dim, to + row_dim - spec.rank, 0.0f);
+      }
+    }
+  }
+}
+
 void reference_attention(const StepBatch& batch, TensorView q, const AttentionSpec& spec,
                          const KvCache& cache, int32_t layer, TensorView out) {
   check_attention(batch, q, spec, cache, layer, out);
   const auto& slots = dynamic_cast<const ReferenceKvCache&>(cache);
   const int32_t d = spec.head_dim;
+  const int32_t values = cache.layout().rows(layer).latent ? 0 : spec.num_kv_heads * d;
   for (const SeqSlice& seq : batch.seqs) {
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const int32_t row = seq.first_row + i;
@@ -249,7 +276,7 @@ void reference_attention(const StepBatch& batch, TensorView q, const AttentionSp
         attend(
             q.row<float>(row) + h * d, spec, h, first, end,
             [&](int32_t p) { return slots.at(layer, seq, p) + kv_head * d; },
-            [&](int32_t p) { return slots.at(layer, seq, p) + (spec.num_kv_heads + kv_head) * d; },
+            [&](int32_t p) { return slots.at(layer, seq, p) + values + kv_head * d; },
             out.row<float>(row) + h * d);
       }
     }

@@ -27,6 +27,9 @@ void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSp
 /// See Backend::attention.
 void reference_rope_queries(const StepBatch& batch, TensorView q, const QkvSpec& spec,
                             const RopeSpec& rope, TensorView rope_table);
+void reference_latent_write(const StepBatch& batch, TensorView q, TensorView kv,
+                            const LatentSpec& spec, const RopeSpec& rope, TensorView rope_table,
+                            KvCache& cache, int32_t layer, TensorView out);
 void reference_attention(const StepBatch& batch, TensorView q, const AttentionSpec& spec,
                          const KvCache& cache, int32_t layer, TensorView out);
 

@@ -380,6 +380,26 @@ class ReferenceBackend final : public Backend {
     reference_rope_kv_write(batch_, qkv, spec, rope, rope_table, cache, layer);
   }
 
+  void grouped_linear(const GroupedLinear& args) override {
+    check_grouped_linear(args);
+    const PackedWeight& weight = args.weight;
+    for (int64_t group = 0; group < weight.experts(); ++group) {
+      const TensorView x = args.x.columns(group * args.x_step, weight.k());
+      const TensorView out = args.out.columns(group * args.out_step, weight.n());
+      for (int64_t i = 0; i < x.rows(); ++i) {
+        for (int64_t j = 0; j < weight.n(); ++j) {
+          out.row<float>(i)[j] =
+              static_cast<float>(product(x, i, weight, group * weight.n() + j, {}));
+        }
+      }
+    }
+  }
+
+  void latent_write(TensorView q, TensorView kv, const LatentSpec& spec, const RopeSpec& rope,
+                    TensorView rope_table, KvCache& cache, int32_t layer, TensorView out) override {
+    reference_latent_write(batch_, q, kv, spec, rope, rope_table, cache, layer, out);
+  }
+
   void rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec& rope,
                     TensorView rope_table) override {
     reference_rope_queries(batch_, q, spec, rope, rope_table);

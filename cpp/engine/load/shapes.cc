@@ -73,6 +73,11 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   }
   out.shapes = choose_shapes(out.options, out.config,
                              storage_dtype(out.options, out.config, out.packed.get()), true);
+  if (out.shapes.windows.size() > 1) {
+    throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
+                " keeps rows of several sizes, which can't follow another model's sequences: choose "
+                "one whose layers have heads of one size.");
+  }
   if (out.shapes.has_states) {
     throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
                 " keeps states, which can't follow another model's sequences: choose one with "
@@ -117,6 +122,11 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
     out.cache.windows_below =
         options.max_model_len > 0 ? options.max_model_len : config.max_position_embeddings;
   }
+  if (config.latent.rank > 0 && dtype_size(out.cache.dtype) < 2) {
+    throw_error(ErrorCode::kUnsupported, "kv_cache_dtype ", options.kv_cache_dtype,
+                " is asked for, but this model keeps latent rows, which are kept as float32, ",
+                "bfloat16 or float16: leave it out.");
+  }
   const CacheLayout layout = rank_layout(out.cache, config, {});
   out.windows = group_windows(layout);
   out.has_states = layout.has_states();
@@ -152,7 +162,7 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
   if (quantization.empty()) quantization = quantization_name(shapes.decoder.quantization);
   return {.storage = shapes.decoder.storage,
           .kv_dtype = shapes.cache.dtype,
-          .head_dim = config.head_dim,
+          .head_dim = config.latent.rank > 0 ? config.latent.row_dim() : config.head_dim,
           .block_size = options.block_size,
           .quantization = quantization,
           .given_rows = config.vision.has_value(),
@@ -161,6 +171,7 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .experts = config.moe.router.num_experts,
           .adapters = options.max_loras > 0,
           .states = shapes.has_states,
+          .latent = config.latent.rank > 0,
           .other_head_dim = other_head_dim(config)};
 }
 

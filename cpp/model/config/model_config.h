@@ -8,6 +8,7 @@
 #include "backend/contract/activation.h"
 #include "backend/contract/attention_op.h"
 #include "backend/contract/rope.h"
+#include "base/checked_math.h"
 #include "model/config/moe_config.h"
 #include "model/config/state_config.h"
 #include "model/config/stored_quantization.h"
@@ -32,6 +33,14 @@ struct NormSpec {
   NormKind kind = NormKind::kRms;
   float eps = 1e-6f;
   bool operator==(const NormSpec&) const = default;
+};
+
+/// Latent attention (LatentSources). rank 0: the model has none.
+struct LatentConfig {
+  int32_t q_rank = 0;  ///< 0: queries have no vector of their own
+  int32_t rank = 0, nope_dim = 0, rope_dim = 0, value_dim = 0;
+
+  int32_t row_dim() const noexcept { return round_up(rank + rope_dim, 16); }
 };
 
 /// Keys and values of a layer.
@@ -91,6 +100,7 @@ struct ModelConfig {
   bool layer_scalars = false;  ///< each layer multiplies the residual by a number, at last
   MoeConfig moe;
   StateConfig state;
+  LatentConfig latent;
   std::vector<RopeSpec> ropes;         ///< up to kMaxRopes; none, if no layer has one
   std::vector<int32_t> layer_rope;     ///< [num_layers] index in `ropes`, or kNoRope
   std::optional<VisionConfig> vision;  ///< of a model that sees pictures

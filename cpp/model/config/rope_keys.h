@@ -24,7 +24,9 @@ struct RopeRules {
   /// position are equal.
   bool has_mrope_keys = false;
   const JsonValue* usual = nullptr;  ///< parameters of a config without any; null: none
-  bool proportional = false;         ///< rope_type may be "proportional" (Gemma 4)
+  /// YaRN's mscale_all_dim multiplies scores, too (RopeScaling::score_factor).
+  bool scales_attention = false;
+  bool proportional = false;  ///< rope_type may be "proportional" (Gemma 4)
 };
 
 /// What the readers know of the model.

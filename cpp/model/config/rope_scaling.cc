@@ -120,6 +120,12 @@ double longrope_attention_factor(const RopeScaling& s) {
 
 }  // namespace
 
+double RopeScaling::score_factor() const {
+  if (kind != RopeKind::kYarn || mscale_all_dim == 0.0 || factor <= 1.0) return 1.0;
+  const double m = 0.1 * mscale_all_dim * std::log(factor) + 1.0;
+  return m * m;
+}
+
 RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style) {
   const int32_t rotary_dim = scaling.rotary_dim;
   HEADRACE_CHECK(rotary_dim > 2 && rotary_dim % 2 == 0, rotary_dim);

@@ -55,6 +55,10 @@ struct RopeScaling {
   /// Queries at position p are multiplied by 1 + query_beta * ln(1 + floor(p / L)).
   double query_beta = 0.0;
   MropeDefaults mrope;
+
+  /// YaRN's factor of scores where it isn't in the cosines: m^2, m = 0.1 * mscale_all_dim *
+  /// ln(factor) + 1. 1 without mscale_all_dim.
+  double score_factor() const;
 };
 
 /// REQUIRES: rotary_dim even and > 2, theta > 1, factor > 0, original_length > 0 where the kind

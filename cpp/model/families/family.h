@@ -29,6 +29,7 @@ struct FamilyDefaults {
   bool tie_word_embeddings = false;
   const char* activation_key = "hidden_act";
   const char* activation = "silu";
+  bool latent = false;  ///< head_dim is no key of attention, and read() sets it
 };
 
 /// Attention and a gated MLP as ModelConfig's flags say, with tensors named as Llama's are.

@@ -1,4 +1,5 @@
 #include "model/families/family.h"
+#include "model/families/latent/latent_layer.h"
 
 namespace headrace {
 
@@ -25,6 +26,8 @@ std::span<const Family* const> all_families() {
       &gemma2_family(),
       &gemma3_text_family(),
       &gemma4_text_family(),
+      &deepseek_v2_family(),
+      &glm4_moe_lite_family(),
       &smollm3_family(),
       &olmo2_family(),
       &olmo3_family(),

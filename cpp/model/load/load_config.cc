@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -235,6 +236,12 @@ void read_heads(ConfigReader& reader, const FamilyDefaults& defaults, ModelConfi
                                                      config.num_kv_heads, ")"));
   }
 
+  if (defaults.latent) {
+    if (config.num_kv_heads != config.num_heads) {
+      reader.fail_unsupported("num_key_value_heads", "all heads share latent rows");
+    }
+    return;
+  }
   const bool default_dim = !reader.has_key("head_dim") && defaults.head_dim > 0;
   const auto head_dim = reader.optional_integer("head_dim", 1, kMaxHidden);
   if (!head_dim && !default_dim && config.hidden_size % config.num_heads != 0) {
@@ -334,6 +341,11 @@ void read_ropes(ConfigReader& reader, const Family& family, ModelConfig& config)
   if (!family.sliding_rope) {
     const RopeScaling scaling = read_rope_scaling(reader, defaults);
     config.ropes = {make_rope(scaling, family.rope_style)};
+    if (config.latent.rank > 0) {
+      const double d = config.latent.nope_dim + config.latent.rope_dim;
+      const double factor = family.rope.scales_attention ? scaling.score_factor() : 1.0;
+      config.attention_scale = static_cast<float>(factor / std::sqrt(d));
+    }
     config.q_factor = {static_cast<float>(scaling.query_beta),
                        static_cast<int32_t>(scaling.original_length)};
     return;

@@ -93,6 +93,16 @@ void CudaBackend::rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec
   launch(cuda::rope_kv_write, args);
 }
 
+// require() refuses models that have them.
+void CudaBackend::grouped_linear(const GroupedLinear& args) {
+  HEADRACE_CHECK(false, args.weight.experts(), " groups");
+}
+
+void CudaBackend::latent_write(TensorView q, TensorView, const LatentSpec&, const RopeSpec&,
+                               TensorView, KvCache&, int32_t layer, TensorView) {
+  HEADRACE_CHECK(false, q.rows(), " rows of layer ", layer);
+}
+
 void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
                             int32_t layer, TensorView out) {
   check_cache_use(step_.batch, cache, {spec.num_heads, spec.num_kv_heads, spec.head_dim, layer});

@@ -65,13 +65,17 @@ DecoderHarness::DecoderHarness(std::shared_ptr<Backend> backend, const std::stri
   const int32_t per_sequence = ceil_div(options.max_tokens, options.block_size);
   const CacheLayout layout =
       decoder_->cache_layout({.block_size = options.block_size, .dtype = options.kv_dtype});
-  cache_ = backend_->make_kv_cache(layout, per_sequence * options.num_sequences,
+  const int32_t per_group = per_sequence * options.num_sequences;
+  cache_ = backend_->make_kv_cache(layout, per_group * layout.num_groups(),
                                    layout.has_states() ? options.num_sequences : 0);
   // Neighbouring blocks of a sequence lie num_sequences apart, last ones first.
   sequences_.resize(static_cast<size_t>(options.num_sequences));
   for (int32_t i = 0; i < options.num_sequences; ++i) {
-    for (int32_t block = per_sequence - 1; block >= 0; --block) {
-      sequences_[static_cast<size_t>(i)].blocks.push_back(block * options.num_sequences + i);
+    for (int32_t group = 0; group < layout.num_groups(); ++group) {
+      std::vector<int32_t>& blocks = sequences_[static_cast<size_t>(i)].blocks.emplace_back();
+      for (int32_t block = per_sequence - 1; block >= 0; --block) {
+        blocks.push_back(group * per_group + block * options.num_sequences + i);
+      }
     }
   }
 }

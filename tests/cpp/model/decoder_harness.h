@@ -95,7 +95,7 @@ class DecoderHarness {
  private:
   struct Sequence {
     int32_t length = 0, prompt_length = 0;
-    std::vector<int32_t> blocks;
+    std::vector<std::vector<int32_t>> blocks;  ///< by group of the cache
   };
 
   struct Given {

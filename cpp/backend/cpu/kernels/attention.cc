@@ -13,6 +13,9 @@ void write_kv_i8(const KvWriteTask& task);
 void write_kv_f8(const KvWriteTask& task);
 void write_kv_u4(const KvWriteTask& task);
 void rotate_queries(const KvWriteTask& task);
+void write_latent_f32(const LatentTask& task);
+void write_latent_bf16(const LatentTask& task);
+void write_latent_f16(const LatentTask& task);
 
 namespace {
 
@@ -180,9 +183,28 @@ void attend_head(const RowBlocks& blocks, const Tile& tile, const Visible* visib
   }
 }
 
+/// Scratch of a task.
+struct Scratch {
+  float* q;
+  float* scores;
+  float* values;  ///< of a tile of latent rows
+};
+
+/// The tile's keys are its values, too: lays them out as such.
+template <class Products>
+void turn_keys(Tile& tile, float* values) {
+  auto* to = reinterpret_cast<uint8_t*>(values);
+  for (int g = 0; g < kTileGroups; ++g) {
+    if (tile.keys[g] == nullptr) continue;
+    Products::turn_keys(tile.keys[g], tile.head_dim, to);
+    tile.values[g] = to;
+    to += kKvLanes * tile.head_dim * sizeof(float);
+  }
+}
+
 /// The part of one split that the task's rows see.
 template <class Products>
-void attend_split(const AttentionTask& task, int64_t split, float* q, float* scores,
+void attend_split(const AttentionTask& task, int64_t split, const Scratch& scratch,
                   const Partial& partial) {
   const int rows = task.num_positions * task.num_heads;
   const RowBlocks blocks(task);
@@ -199,8 +221,12 @@ void attend_split(const AttentionTask& task, int64_t split, float* q, float* sco
     Visible visible[kMaxTaskRows];
     for (int r = 0; r < rows; ++r) visible[r] = visible_lanes(task, r, start);
     for (int head = 0; head < task.num_kv_heads; ++head) {
-      const Tile tile = locate(task, task.kv_head + head, start, first_key, task.end_position);
-      attend_head<Products>(blocks, tile, visible, head * blocks.head_rows, q, scores, running);
+      Tile tile = locate(task, task.kv_head + head, start, first_key, task.end_position);
+      if constexpr (Products::kTurnsKeys) {
+        if (task.cache->latent) turn_keys<Products>(tile, scratch.values);
+      }
+      attend_head<Products>(blocks, tile, visible, head * blocks.head_rows, scratch.q,
+                            scratch.scores, running);
     }
   }
   for (int r = 0; r < rows; ++r) {
@@ -217,7 +243,7 @@ void pack_queries(const AttentionTask& task, float* q) {
   for (int r = 0; r < task.num_positions * task.num_heads; ++r) {
     const float* from = task.queries + r / task.num_heads * task.query_stride +
                         static_cast<int64_t>(r % task.num_heads) * head_dim;
-    float scaled[kMaxHeadDim];
+    float scaled[kMaxLatent];
     for (int i = 0; i < head_dim; i += kLanes) store(scaled + i, mul(load(from + i), scale));
     Products::pack_query(scaled, r % blocks.head_rows % kBlockRows, head_dim,
                          blocks.find(q, r, head_dim));
@@ -228,22 +254,23 @@ template <class Products>
 void attend(const AttentionTask& task) {
   const int rows = task.num_positions * task.num_heads;
   const int head_dim = task.cache->head_dim;
-  float* q = task.scratch;
-  float* scores = q + query_floats(head_dim);
-  float* partials = scores + kMaxTaskRows * kTileTokens;
-  pack_queries<Products>(task, q);
+  float* const scores = task.scratch + query_floats(head_dim);
+  float* const partials = scores + kMaxTaskRows * kTileTokens;
+  const Scratch scratch{task.scratch, scores,
+                        partials + 2 * partial_floats(head_dim, kMaxTaskRows)};
+  pack_queries<Products>(task, scratch.q);
   if (task.partials != nullptr) {
     for (int64_t split = task.first_split; split < task.end_split; ++split) {
       float* to = task.partials + (split - task.first_split) * partial_floats(head_dim, rows);
-      attend_split<Products>(task, split, q, scores, partial_at(to, head_dim, rows));
+      attend_split<Products>(task, split, scratch, partial_at(to, head_dim, rows));
     }
     return;
   }
   const Partial whole = partial_at(partials, head_dim, rows);
   const Partial part = partial_at(partials + partial_floats(head_dim, rows), head_dim, rows);
-  attend_split<Products>(task, task.first_split, q, scores, whole);
+  attend_split<Products>(task, task.first_split, scratch, whole);
   for (int64_t split = task.first_split + 1; split < task.end_split; ++split) {
-    attend_split<Products>(task, split, q, scores, part);
+    attend_split<Products>(task, split, scratch, part);
     merge_partial(whole, part, head_dim, rows);
   }
   write_output(whole, head_dim, task.num_positions, task.num_heads, task.sinks, task.out,
@@ -276,13 +303,14 @@ using ProductsBF16 = FloatProducts<KvBF16>;
 #endif
 
 extern const AttentionKernels kAttentionKernels;
-const AttentionKernels kAttentionKernels = {{write_kv_f32, attend<FloatProducts<KvF32>>},
-                                            {write_kv_bf16, attend<ProductsBF16>},
-                                            {write_kv_f16, attend<FloatProducts<KvF16>>},
-                                            {write_kv_i8, attend<PairProducts<DotI8>>},
-                                            {write_kv_f8, attend<Float8Products>},
-                                            {write_kv_u4, attend<PairProducts<DotU4>>},
-                                            rotate_queries,
-                                            merge};
+const AttentionKernels kAttentionKernels = {
+    {write_kv_f32, write_latent_f32, attend<FloatProducts<KvF32>>},
+    {write_kv_bf16, write_latent_bf16, attend<ProductsBF16>},
+    {write_kv_f16, write_latent_f16, attend<FloatProducts<KvF16>>},
+    {write_kv_i8, nullptr, attend<PairProducts<DotI8>>},
+    {write_kv_f8, nullptr, attend<Float8Products>},
+    {write_kv_u4, nullptr, attend<PairProducts<DotU4>>},
+    rotate_queries,
+    merge};
 
 }  // namespace headrace::HEADRACE_ISA

@@ -14,7 +14,12 @@ struct FloatProducts {
     const float* rows[kBlockRows];
   };
   static constexpr bool kMasksValues = true;
+  static constexpr bool kTurnsKeys = sizeof(Element) > 1;
   static constexpr int kValueStep = 1;
+
+  static void turn_keys(const uint8_t* keys, int head_dim, uint8_t* values) {
+    Kv::turn(reinterpret_cast<const Element*>(keys), head_dim, reinterpret_cast<Element*>(values));
+  }
 
   static void pack_query(const float* q, int row, int head_dim, float* block) {
     for (int i = 0; i < head_dim; i += 2) {
@@ -123,6 +128,7 @@ struct Float8Products {
     alignas(64) float p[kBlockRows][kTileTokens];
   };
   static constexpr bool kMasksValues = true;
+  static constexpr bool kTurnsKeys = false;
   static constexpr int kValueStep = 1;
   static constexpr float kUnit = 256.0f;  ///< KvF8's numbers are that many times smaller
 

@@ -20,6 +20,7 @@ struct DotBF16 {
   using Vector = Bf16Pairs;
   using Sum = F32;
   static constexpr bool kMasksValues = true;
+  static constexpr bool kTurnsKeys = true;
   static constexpr int kPairBytes = 4;  ///< of a pair in the cache
   static int padded(int head_dim) { return head_dim; }
 
@@ -64,6 +65,7 @@ struct DotWords {
   using Vector = Words;
   using Sum = I32;
   static constexpr bool kMasksValues = false;
+  static constexpr bool kTurnsKeys = false;
 
   static Sum none() { return set1_i32(0); }
   static Vector broadcast(const uint16_t* p) { return broadcast_words(p); }
@@ -175,11 +177,17 @@ struct PairProducts {
   using Vector = typename Dot::Vector;
   using Sum = typename Dot::Sum;
   static constexpr bool kMasksValues = Dot::kMasksValues;
+  static constexpr bool kTurnsKeys = Dot::kTurnsKeys;
   static constexpr int kValueStep = 2;
   static constexpr int kGroupPairs = kKvLanes / 2;
 
+  static void turn_keys(const uint8_t* keys, int head_dim, uint8_t* values) {
+    turn_pairs(reinterpret_cast<const uint16_t*>(keys), head_dim,
+               reinterpret_cast<uint16_t*>(values));
+  }
+
   static void pack_query(const float* q, int row, int head_dim, float* block) {
-    uint16_t rounded[kMaxHeadDim];
+    uint16_t rounded[kMaxLatent];
     float* numbers = block + numbers_offset(head_dim) + 2 * row;
     Dot::round_query(q, head_dim, rounded, numbers, numbers + 1);
     auto* to = reinterpret_cast<uint16_t*>(block);

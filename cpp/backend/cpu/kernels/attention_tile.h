@@ -7,6 +7,8 @@
 //   Weights                        the probabilities of a block's rows as the second product wants
 //                                  them
 //   kMasksValues, kValueStep       are there values that times 0 are not 0? tokens per addition
+//   kTurnsKeys                     are there latent rows? Then turn_keys(keys, head_dim, values)
+//                                  lays 16 tokens' keys out as values
 //   pack_query(q, row, head_dim, block)             one scaled query into its register block
 //   dot_keys<Rows, Vectors>(tile, block, first, scores)
 //                                  scores[r][first ..] of `Vectors` vectors of keys

@@ -35,6 +35,44 @@ struct PairLayout {
   }
 };
 
+// Latent rows are kept as keys. Values as they would lie, of 16 tokens.
+
+/// [head_dim][16] to [16][head_dim].
+void turn_plain(const float* keys, int head_dim, float* values) {
+  for (int dim = 0; dim < head_dim; dim += kLanes) {
+    for (int lane = 0; lane < kKvLanes; lane += kLanes) {
+      F32 rows[kLanes];
+      for (int i = 0; i < kLanes; ++i) rows[i] = load(keys + (dim + i) * kKvLanes + lane);
+      transpose(rows);
+      for (int i = 0; i < kLanes; ++i) store(values + (lane + i) * head_dim + dim, rows[i]);
+    }
+  }
+}
+void turn_plain(const uint16_t* keys, int head_dim, uint16_t* values) {
+  for (int dim = 0; dim < head_dim; ++dim) {
+    for (int lane = 0; lane < kKvLanes; ++lane) {
+      values[lane * head_dim + dim] = keys[dim * kKvLanes + lane];
+    }
+  }
+}
+
+/// [head_dim / 2][16][2] to [8][head_dim][2]: four numbers, two dimensions of two tokens, move
+/// together, and the two in the middle change places.
+void turn_pairs(const uint16_t* keys, int head_dim, uint16_t* values) {
+  constexpr uint64_t kOuter = 0xffff00000000ffffu, kLow = 0xffff0000u;
+  for (int pair = 0; pair < head_dim / 2; ++pair) {
+    uint64_t fours[kKvLanes / 2];
+    __builtin_memcpy(fours, keys + pair * kKvLanes * 2, sizeof fours);
+    for (uint64_t& four : fours) {
+      four = (four & kOuter) | (four >> 16 & kLow) | (four & kLow) << 16;
+    }
+    for (int tokens = 0; tokens < kKvLanes / 2; ++tokens) {
+      __builtin_memcpy(values + (tokens * head_dim + 2 * pair) * 2, fours + tokens,
+                       sizeof fours[0]);
+    }
+  }
+}
+
 // Formats that are widened to float32: keys(group, dim, lane) gives dimension `dim` of the tokens
 // from `lane` on, values(group, lane, dim, head_dim) dimensions from `dim` on of token `lane`.
 
@@ -46,6 +84,9 @@ struct KvF32 : PlainLayout<float> {
     return load(group + value_place(lane, dim, head_dim));
   }
   static void narrow(float* p, F32 v) { store(p, v); }
+  static void turn(const float* keys, int head_dim, float* values) {
+    turn_plain(keys, head_dim, values);
+  }
 };
 
 struct KvF16 : PlainLayout<uint16_t> {
@@ -56,6 +97,9 @@ struct KvF16 : PlainLayout<uint16_t> {
     return load_f16(group + value_place(lane, dim, head_dim));
   }
   static void narrow(uint16_t* p, F32 v) { store_f16(p, v); }
+  static void turn(const uint16_t* keys, int head_dim, uint16_t* values) {
+    turn_plain(keys, head_dim, values);
+  }
 };
 
 /// Times 1/256, and without the tokens' scales.
@@ -76,6 +120,9 @@ struct KvBF16 : PairLayout<uint16_t> {
     return load_half(group + value_place(lane & ~1, dim, head_dim), lane % 2);
   }
   static void narrow(uint16_t* p, F32 v) { store_bf16(p, v); }
+  static void turn(const uint16_t* keys, int head_dim, uint16_t* values) {
+    turn_pairs(keys, head_dim, values);
+  }
 
  private:
   HEADRACE_SIMD_INLINE static F32 load_half(const uint16_t* p, int odd) {

@@ -122,6 +122,50 @@ void write_kv(const KvWriteTask& task) {
   scatter<Kv>(key, value, head_dim, place_of(task));
 }
 
+/// x = x / sqrt(mean(x^2) + eps) * weight, of any count.
+void normalize_latent(float* x, const float* weight, float eps, int count) {
+  F32 squares = zero();
+  int i = 0;
+  for (; i + kLanes <= count; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
+  const F32 rest = load_part(x + i, count - i);
+  squares = fma(rest, rest, squares);
+  const F32 mean = div(set1(reduce_add(squares)), set1(static_cast<float>(count)));
+  const F32 factor = div(set1(1.0f), sqrt(add(mean, set1(eps))));
+  for (i = 0; i + kLanes <= count; i += kLanes) {
+    store(x + i, mul(mul(load(x + i), factor), load(weight + i)));
+  }
+  store_part(x + i, mul(mul(rest, factor), load_part(weight + i, count - i)), count - i);
+}
+
+template <class Kv>
+void write_latent(const LatentTask& task) {
+  const int written = task.rank + task.rope_dim;
+  const auto rotate = [&](float* x) {
+    if (task.interleaved) {
+      rotate_pairs(x, task.cos_sin, task.rope_dim / 2);
+    } else {
+      rotate_halves(x, task.cos_sin, task.rope_dim / 2);
+    }
+  };
+  normalize_latent(task.row, task.norm, task.norm_eps, task.rank);
+  rotate(task.row + task.rank);
+  float row[kMaxLatent];
+  typename Kv::Element key[kMaxLatent];
+  for (int i = 0; i < task.row_dim; ++i) row[i] = i < written ? task.row[i] : 0.0f;
+  for (int i = 0; i < task.row_dim; i += kLanes) Kv::narrow(key + i, load(row + i));
+  const int group = task.slot / kKvLanes, lane = task.slot % kKvLanes;
+  auto* keys =
+      reinterpret_cast<typename Kv::Element*>(key_group(*task.cache, task.block, 0, group));
+  for (int i = 0; i < task.row_dim; ++i) keys[Kv::key_place(i, lane)] = key[i];
+  for (int h = 0; h < task.num_heads; ++h) {
+    float* const out = task.out + static_cast<int64_t>(h) * task.row_dim + task.rank;
+    __builtin_memcpy(out, task.queries + h * task.query_step,
+                     static_cast<size_t>(task.rope_dim) * sizeof(float));
+    rotate(out);
+    for (int i = task.rope_dim; i < task.row_dim - task.rank; ++i) out[i] = 0.0f;
+  }
+}
+
 struct Range {
   float low, high;
   float taint;  ///< NaN if a number is not finite, else 0
@@ -251,6 +295,9 @@ void write_kv_i8(const KvWriteTask& task);
 void write_kv_f8(const KvWriteTask& task);
 void write_kv_u4(const KvWriteTask& task);
 void rotate_queries(const KvWriteTask& task);
+void write_latent_f32(const LatentTask& task);
+void write_latent_bf16(const LatentTask& task);
+void write_latent_f16(const LatentTask& task);
 
 void write_kv_f32(const KvWriteTask& task) { write_kv<KvF32>(task); }
 void write_kv_bf16(const KvWriteTask& task) { write_kv<KvBF16>(task); }
@@ -259,5 +306,8 @@ void write_kv_i8(const KvWriteTask& task) { write_kv_quantized_i8(task); }
 void write_kv_f8(const KvWriteTask& task) { write_kv_quantized_f8(task); }
 void write_kv_u4(const KvWriteTask& task) { write_kv_quantized_u4(task); }
 void rotate_queries(const KvWriteTask& task) { prepare_queries(task); }
+void write_latent_f32(const LatentTask& task) { write_latent<KvF32>(task); }
+void write_latent_bf16(const LatentTask& task) { write_latent<KvBF16>(task); }
+void write_latent_f16(const LatentTask& task) { write_latent<KvF16>(task); }
 
 }  // namespace headrace::HEADRACE_ISA

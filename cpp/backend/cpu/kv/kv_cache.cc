@@ -30,7 +30,8 @@ KvLayerView layer_of(const PagedRows& rows, int32_t block_size, int64_t heads) {
   KvLayerView view{};
   view.group_stride = group_bytes(rows);
   view.value_offset = block_size / kKvLanes * view.group_stride;
-  view.head_stride = 2 * view.value_offset;
+  view.latent = rows.latent;
+  view.head_stride = (rows.latent ? 1 : 2) * view.value_offset;
   view.scale_offset = heads * view.head_stride;
   view.value_scale_offset =
       is_quantized(rows.dtype) ? heads * block_size * int64_t{kScaleBytes} : 0;
@@ -56,7 +57,7 @@ int64_t part_bytes(const CacheLayout& layout, const Heads& heads) {
 class TokenReader {
  public:
   TokenReader(const KvLayerView& view, DType dtype, int64_t block, int32_t kv_head, int32_t slot)
-      : dtype_(dtype), head_dim_(view.head_dim), lane_(slot % kKvLanes) {
+      : dtype_(dtype), latent_(view.latent), head_dim_(view.head_dim), lane_(slot % kKvLanes) {
     keys_ = view.data + block * view.block_stride + kv_head * view.head_stride +
             slot / kKvLanes * view.group_stride;
     values_ = keys_ + view.value_offset;
@@ -77,6 +78,7 @@ class TokenReader {
     return nibble(byte, dim / 2 % 2, key_scale_);
   }
   float value(int32_t dim) const {
+    if (latent_) return key(dim);
     if (dtype_ == DType::kF32 || dtype_ == DType::kF16) {
       return number(values_, int64_t{lane_} * head_dim_ + dim);
     }
@@ -120,6 +122,7 @@ class TokenReader {
   }
 
   DType dtype_;
+  bool latent_;
   int32_t head_dim_, lane_;
   const uint8_t *keys_, *values_, *key_scale_, *value_scale_;
 };

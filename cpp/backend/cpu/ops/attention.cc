@@ -9,7 +9,7 @@
 namespace headrace {
 namespace {
 
-static_assert(kMaxHeadDim == kLargestHead);
+static_assert(kMaxHeadDim == kLargestHead && kMaxLatent == kLargestLatent);
 
 /// Partial results are worth keeping up to this much memory.
 constexpr int64_t kMaxPartialFloats = int64_t{16} << 20;
@@ -249,11 +249,11 @@ struct ScratchLayout {
   size_t partial_offset;
   size_t bytes;
 
-  ScratchLayout(const Totals& totals, bool by_split, int32_t head_dim, size_t threads) {
+  ScratchLayout(const Totals& totals, bool by_split, const PagedRows& rows, size_t threads) {
     constexpr size_t kAlign = 64;
     worker_offset = round_up(static_cast<size_t>(totals.units) * sizeof(Unit), kAlign);
-    worker_bytes =
-        round_up(static_cast<size_t>(attention_scratch_floats(head_dim)) * sizeof(float), kAlign);
+    const int64_t worker_floats = attention_scratch_floats(rows.key_dim, rows.latent);
+    worker_bytes = round_up(static_cast<size_t>(worker_floats) * sizeof(float), kAlign);
     partial_offset = worker_offset + worker_bytes * threads;
     const int64_t floats = by_split ? totals.partial_floats : 0;
     bytes = partial_offset + static_cast<size_t>(floats) * sizeof(float);
@@ -268,12 +268,12 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
   const auto& tiled = dynamic_cast<const CpuKvCache&>(cache);
   const AttentionKernels& kernels = *isa_->attention;
   const KvFormat& format = tiled.format(kernels);
+  const PagedRows& rows = cache.layout().rows(layer);
   const bool by_head = tiled.num_parts() > 1;
   const AttentionRun run(q, spec, tiled, layer, out);
   if (reserving_) {
     const Totals most = most_totals(step_, spec, pool_.num_threads());
-    scratch(
-        ScratchLayout(most, true, spec.head_dim, static_cast<size_t>(pool_.num_threads())).bytes);
+    scratch(ScratchLayout(most, true, rows, static_cast<size_t>(pool_.num_threads())).bytes);
     return;
   }
 
@@ -288,8 +288,7 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
   const Totals totals = total(cutter);
   const bool by_split =
       totals.is_lopsided(pool_.num_threads()) && totals.partial_floats <= kMaxPartialFloats;
-  const ScratchLayout layout(totals, by_split, spec.head_dim,
-                             static_cast<size_t>(pool_.num_threads()));
+  const ScratchLayout layout(totals, by_split, rows, static_cast<size_t>(pool_.num_threads()));
   std::byte* const memory = scratch(layout.bytes);
   auto* const units = reinterpret_cast<Unit*>(memory);
   auto* const partials = reinterpret_cast<float*>(memory + layout.partial_offset);

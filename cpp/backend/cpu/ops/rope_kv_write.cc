@@ -1,26 +1,10 @@
 #include "backend/checks/op_checks_attention.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/kv/kv_cache.h"
+#include "backend/cpu/ops/token_places.h"
 
 namespace headrace {
 namespace {
-
-/// Where a row's keys and values go.
-struct Place {
-  int32_t block;
-  int32_t slot;
-};
-
-void find_places(const StepBatch& step, int32_t group, int32_t block_size, Place* places) {
-  for (const SeqSlice& seq : step.seqs) {
-    const std::span<const int32_t> table = seq.blocks[group];
-    for (int32_t i = 0; i < seq.num_rows; ++i) {
-      const int32_t position = seq.start_pos + i;
-      places[seq.first_row + i] = {table[static_cast<size_t>(position / block_size)],
-                                   position % block_size};
-    }
-  }
-}
 
 const float* weight_of(const TensorView& norm) {
   return norm.data == nullptr ? nullptr : norm.as<float>();
@@ -76,7 +60,8 @@ void CpuBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSp
   check_rope_kv_write(step_, qkv, spec, rope, rope_table, cache, layer);
   const auto& tiled = dynamic_cast<const CpuKvCache&>(cache);
   const KvFormat& format = tiled.format(*isa_->attention);
-  auto* places = reinterpret_cast<Place*>(scratch(sizeof(Place) * step_.positions.size()));
+  auto* places =
+      reinterpret_cast<TokenPlace*>(scratch(sizeof(TokenPlace) * step_.positions.size()));
   find_places(step_, cache.layout().place(layer).group, cache.block_size(), places);
 
   const int32_t heads = spec.num_kv_heads;

@@ -26,16 +26,22 @@ LayerHeads read_full_heads(ConfigReader& reader, const ModelConfig& config) {
 }
 
 /// per_layer_config, in which newer files have what differs from layer to layer: it must be the
-/// heads, of one size in all layers without a window.
+/// heads of each layer without a window, all of one size.
 void read_layer_heads(ConfigReader& reader, const ModelConfig& config, LayerHeads& full) {
   const JsonValue* const layers = reader.find("per_layer_config");
   if (layers == nullptr || layers->empty()) return;
   if (!layers->is_object()) reader.fail_value("per_layer_config", "must be an object");
+  const char* const expected = "must have the heads of the layers without a window, all alike";
   bool first = true;
-  for (const auto& [key, value] : layers->object()) {
-    const std::string origin = reader.origin() + ": per_layer_config " + key;
+  size_t listed = 0;
+  for (size_t i = 0; i < config.layer_window.size(); ++i) {
+    if (config.layer_window[i] > 0) continue;
+    const std::string key = std::to_string(i);
+    if (!layers->contains(key)) reader.fail_unsupported("per_layer_config", expected);
+    ++listed;
+    const JsonValue& value = layers->object().at(key);
     if (!value.is_object()) reader.fail_value("per_layer_config", "must have objects");
-    ConfigReader layer(value, origin);
+    ConfigReader layer(value, reader.origin() + ": per_layer_config: " + key);
     LayerHeads own = full;
     own.head_dim =
         static_cast<int32_t>(layer.integer("head_dim", config.head_dim, 1, kLargestHead));
@@ -43,12 +49,11 @@ void read_layer_heads(ConfigReader& reader, const ModelConfig& config, LayerHead
         layer.integer("num_key_value_heads", config.num_kv_heads, 1, kMaxHeads));
     layer.refuse_unknown_keys({});
     const bool alike = own.head_dim == full.head_dim && own.num_kv_heads == full.num_kv_heads;
-    if (!first && !alike) {
-      reader.fail_unsupported("per_layer_config", "layers without a window have one size of heads");
-    }
+    if (!first && !alike) reader.fail_unsupported("per_layer_config", expected);
     first = false;
     full = own;
   }
+  if (listed != layers->size()) reader.fail_unsupported("per_layer_config", expected);
 }
 
 void read_heads(ConfigReader& reader, ModelConfig& config) {

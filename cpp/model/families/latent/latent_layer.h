@@ -1,0 +1,31 @@
+#pragma once
+
+// What families with latent attention have in common: DeepSeek-V2's keys and modules.
+
+#include <memory>
+
+#include "model/blocks/latent_block.h"
+#include "model/families/family.h"
+#include "model/families/moe_layer.h"
+
+namespace headrace {
+
+/// What transformers takes for keys that a config.json leaves out.
+struct LatentDefaults {
+  int32_t q_rank, rank, nope_dim, rope_dim, value_dim;
+};
+
+/// q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim, attention_bias.
+void read_latent(ConfigReader& reader, const LatentDefaults& defaults, ModelConfig& config);
+
+/// self_attn, as the config says.
+std::unique_ptr<LatentSources> list_latent(const ModelConfig& config, const LayerNaming& naming);
+
+/// A layer of it and of experts, or an MLP, with Llama's norms.
+LayerSources list_latent_layer(const ModelConfig& config, const LayerNaming& naming,
+                               const ExpertNames& names);
+
+const Family& deepseek_v2_family();
+const Family& glm4_moe_lite_family();
+
+}  // namespace headrace
