@@ -7,6 +7,7 @@ values when an engine disagrees. Weights are as `load.read_checkpoint` returns t
 from __future__ import annotations
 
 import numpy as np
+import reference_blocks
 import reference_moe
 import reference_states
 from reference_rope import RopeRules, inverse_frequencies, rope_tables, rotate
@@ -59,7 +60,16 @@ def hidden_rows(rules: Rules, weights: Arrays, ids: list[int], prompt_length: in
         parts = _parts(weights, f"model.layers.{layer}.")
         sparse = bool(rules.experts and rules.experts.sparse[layer])
         stateful = bool(rules.states and rules.states.layers[layer])
-        x = _layer(rules, parts, x, table, window, sparse, stateful)
+        if rules.blocks is None:
+            x = _layer(rules, parts, x, table, window, sparse, stateful)
+            continue
+        y = norm(rules, x, parts["input_layernorm.weight"])
+        mixes = rules.blocks[layer] in "M*"
+        x = x + (
+            _mix(rules, parts, y, table, window, stateful)
+            if mixes
+            else _fed(rules, parts, y, sparse)
+        )
     return norm(rules, x, weights["model.norm.weight"])
 
 
@@ -84,18 +94,32 @@ def _layer(
         return rows if name is None else norm(rules, rows, parts[f"{name}.weight"])
 
     y = normed(rules.norms.before_attention, x)
-    if stateful:
-        mixed = reference_states.mix(rules.states, parts, y)
-    else:
-        mixed = _attention(rules, parts, y, table, window)
+    mixed = _mix(rules, parts, y, table, window, stateful)
     x = x + normed(rules.norms.behind_attention, mixed) * rules.residual_scale
     if not rules.parallel:
         y = normed(rules.norms.before_mlp, x)
-    if sparse:
-        fed = reference_moe.feed_forward(rules.experts, parts, y)
-    else:
-        fed = reference_moe.mlp(parts, "mlp", y, rules.activation)
+    fed = _fed(rules, parts, y, sparse)
     return x + normed(rules.norms.behind_mlp, fed) * rules.residual_scale
+
+
+def _mix(
+    rules: Rules, parts: Arrays, y: np.ndarray, table: Table | None, window: int | None, state: bool
+) -> np.ndarray:
+    if rules.pair:
+        attended = _attention(rules, parts, y * rules.pair.attention_in, table, window)
+        read = reference_states.mix(rules.states, parts, y * rules.pair.state_in)
+        return attended * rules.pair.attention_out + read * rules.pair.state_out
+    if state:
+        return reference_states.mix(rules.states, parts, y)
+    return _attention(rules, parts, y, table, window)
+
+
+def _fed(rules: Rules, parts: Arrays, y: np.ndarray, sparse: bool) -> np.ndarray:
+    if sparse:
+        return reference_moe.feed_forward(rules.experts, parts, y)
+    factor = rules.gate_factor
+    fed = reference_moe.mlp(parts, "mlp", y, rules.activation, gate_factor=factor)
+    return fed * rules.fed_scale
 
 
 def _attention(
@@ -178,6 +202,8 @@ def pytorch_layout(rules: Rules, weights: Arrays) -> Arrays:
         plain |= _split(rules, name, array.astype(np.float64))
     if paddle:
         return plain
+    if rules.blocks or rules.pair:
+        return reference_blocks.plain_names(rules.blocks, plain)
     return reference_moe.plain_names(reference_states.plain_names(plain))
 
 

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import numpy as np
+import reference_blocks
 from routing import experts_per_token
 
 Arrays = dict[str, np.ndarray]
@@ -28,7 +29,11 @@ def _gelu_tanh(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-ACTIVATIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh}
+def _relu2(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0.0) ** 2
+
+
+ACTIVATIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh, "relu2": _relu2}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,11 +66,23 @@ class ExpertRules:
     correction: float = 1.0  # times the correction bias, which steers the selection
     weigh_corrected: bool = False  # weights from corrected scores (wrong)
     clamp: Clamp | None = None  # instead of SiLU
+    scale: float = 1.0  # of weights
+    activation: str = "silu"
 
 
 def rules_of(config: dict[str, Any]) -> ExpertRules | None:
     family = config["model_type"]
-    layers = range(config["num_hidden_layers"])
+    layers = range(reference_blocks.num_layers(config))
+    if family == "nemotron_h" and "n_routed_experts" in config:
+        return ExpertRules(
+            [block == "E" for block in reference_blocks.blocks_of(config) or ""],
+            experts_per_token(config),
+            config["norm_topk_prob"],
+            sigmoid=True,
+            norm_eps=1e-20,
+            scale=config["routed_scaling_factor"],
+            activation="relu2",
+        )
     if family == "ernie4_5_moe":
         end = config.get("moe_layer_end_index", -1)
         last = end if end >= 0 else layers[-1]
@@ -112,22 +129,36 @@ def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     weights = np.where(taken, corrected if rules.weigh_corrected else scores, 0.0)
     if rules.normalize:
         weights /= np.maximum(weights.sum(axis=-1, keepdims=True), rules.norm_min) + rules.norm_eps
-    return weights
+    return weights * rules.scale
 
 
 def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
-    out = np.zeros_like(y)
-    for expert, weight in enumerate(route(rules, parts, y).T):
-        rows = weight != 0
-        own = mlp(parts, f"mlp.experts.{expert}", y[rows], clamp=rules.clamp)
-        out[rows] += weight[rows, None] * own
-    if "mlp.shared_experts.gate_proj.weight" in parts:
-        out += mlp(parts, "mlp.shared_experts", y)
+    weights = route(rules, parts, y)
+    if "mlp.fc1_latent_proj.weight" in parts:
+        latent = _linear(parts, "mlp.fc1_latent_proj", y)
+        out = _linear(parts, "mlp.fc2_latent_proj", _routed(rules, parts, weights, latent))
+    else:
+        out = _routed(rules, parts, weights, y)
+    if "mlp.shared_experts.down_proj.weight" in parts:
+        out += mlp(parts, "mlp.shared_experts", y, rules.activation)
     if "mlp.shared_expert.gate_proj.weight" in parts:
         gate = parts.get("mlp.shared_expert_gate.weight")
         opened = 1.0 if gate is None else 1 / (1 + np.exp(-(y @ gate.T)))
         out += opened * mlp(parts, "mlp.shared_expert", y)
     return out
+
+
+def _routed(rules: ExpertRules, parts: Arrays, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
+    out = np.zeros_like(y)
+    for expert, weight in enumerate(weights.T):
+        rows = weight != 0
+        own = mlp(parts, f"mlp.experts.{expert}", y[rows], rules.activation, rules.clamp)
+        out[rows] += weight[rows, None] * own
+    return out
+
+
+def _linear(parts: Arrays, name: str, x: np.ndarray) -> np.ndarray:
+    return x @ parts[f"{name}.weight"].T + parts.get(f"{name}.bias", 0.0)
 
 
 def mlp(
@@ -136,12 +167,14 @@ def mlp(
     y: np.ndarray,
     activation: str = "silu",
     clamp: Clamp | None = None,
+    gate_factor: float = 1.0,
 ) -> np.ndarray:
-    def linear(name: str, x: np.ndarray) -> np.ndarray:
-        return x @ parts[f"{stem}.{name}.weight"].T + parts.get(f"{stem}.{name}.bias", 0.0)
-
-    gate, up = linear("gate_proj", y), linear("up_proj", y)
-    return linear("down_proj", clamp(gate, up) if clamp else ACTIVATIONS[activation](gate) * up)
+    up = _linear(parts, f"{stem}.up_proj", y)
+    if f"{stem}.gate_proj.weight" not in parts:
+        return _linear(parts, f"{stem}.down_proj", ACTIVATIONS[activation](up))
+    gate = _linear(parts, f"{stem}.gate_proj", y) * gate_factor
+    opened = clamp(gate, up) if clamp else ACTIVATIONS[activation](gate) * up
+    return _linear(parts, f"{stem}.down_proj", opened)
 
 
 def _granite_names(weights: Arrays) -> Arrays:

@@ -69,7 +69,7 @@ struct Decoder::Impl {
   void read_logits(const StepRows& step, const TensorView& out);
   /// What of a layer comes behind its mixing of rows.
   void finish_layer(size_t index, const StepRows& step);
-  /// out = what the layer's mixer reads of the residual, if it has a norm.
+  /// out = what the layer's first block reads of the residual, if it has a norm.
   void norm_residual(size_t index, const TensorView& residual, const TensorView& out);
   TensorView hidden_rows(std::span<const int32_t> rows);
 
@@ -108,7 +108,6 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
               .loras = loras,
               .modalities = modalities,
               .norm = config.norm,
-              .residual_scale = config.residual_scale,
               .has_ranks = options.rank.count > 1} {
   for (const LayerSources& layer : sources.layers) {
     layers.push_back(load_layer(reader, layer, static_cast<int32_t>(layers.size())));
@@ -176,10 +175,10 @@ void Decoder::Impl::run(const Pass& pass) {
   vocabulary.finish_embedding(backend, step.residual);
   put_given(step, pass.given);
   make_rope_tables(backend, config, step);
-  backend.expect(layers[0].mixer->first_weight());
+  backend.expect(layers[0].first_weight());
   norm_residual(0, step.residual, step.normed);
   for (size_t i = 0; i < layers.size(); ++i) {
-    layers[i].mixer->mix(context, mixer_rows(layers[i], step), pass.cache);
+    mix_layer(context, layers[i], step, pass.cache);
     if (i + 1 == layers.size()) break;
     finish_layer(i, step);
     add_given(i, step, pass.given);
@@ -275,12 +274,11 @@ void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
     return;
   }
   const Layer& next = layers[index + 1];
-  headrace::finish_layer(context, layers[index], step, next.mixer_norm.view,
-                         next.mixer->first_weight());
+  headrace::finish_layer(context, layers[index], step, next.first_norm(), next.first_weight());
 }
 
 void Decoder::Impl::norm_residual(size_t index, const TensorView& residual, const TensorView& out) {
-  const TensorView& norm = layers[index].mixer_norm.view;
+  const TensorView& norm = layers[index].first_norm();
   if (norm.data != nullptr) run_norm(context, residual, norm, out);
 }
 

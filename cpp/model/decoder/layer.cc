@@ -18,14 +18,31 @@ bool has(const DeviceVector& vector) { return vector.view.data != nullptr; }
 Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t number) {
   Layer layer;
   layer.mixer_norm = reader.vector(sources.mixer_norm);
-  layer.mixer = sources.mixer->load(reader, number);
+  if (sources.mixer != nullptr) {
+    layer.mixer = sources.mixer->load(reader, number);
+    layer.mixed_columns = sources.mixer->mixed_columns();
+  }
   layer.mixer_post_norm = reader.vector(sources.mixer_post_norm);
   layer.feed_forward_norm = reader.vector(sources.feed_forward_norm);
-  layer.feed_forward = sources.feed_forward->load(reader);
+  if (sources.feed_forward != nullptr) layer.feed_forward = sources.feed_forward->load(reader);
   layer.feed_forward_post_norm = reader.vector(sources.feed_forward_post_norm);
+  layer.mixer_scale = sources.mixer_scale;
+  layer.feed_forward_scale = sources.feed_forward_scale;
   layer.parallel = sources.parallel;
-  layer.mixed_columns = sources.mixer->mixed_columns();
   return layer;
+}
+
+const TensorView& Layer::first_norm() const {
+  return mixer != nullptr ? mixer_norm.view : feed_forward_norm.view;
+}
+
+const PackedWeight& Layer::first_weight() const {
+  return mixer != nullptr ? mixer->first_weight() : feed_forward->first_weight();
+}
+
+void mix_layer(const BlockContext& context, const Layer& layer, const StepRows& step,
+               KvCache& cache) {
+  if (layer.mixer != nullptr) layer.mixer->mix(context, mixer_rows(layer, step), cache);
 }
 
 StepRows mixer_rows(const Layer& layer, const StepRows& step) {
@@ -36,12 +53,18 @@ StepRows mixer_rows(const Layer& layer, const StepRows& step) {
 
 void finish_layer(const BlockContext& context, const Layer& layer, const StepRows& step,
                   const TensorView& next_norm, const PackedWeight& next_weight) {
-  layer.mixer->add(context, mixer_rows(layer, step),
-                   {layer.mixer_post_norm.view, layer.feed_forward_norm.view,
-                    layer.feed_forward->first_weight()});
+  if (layer.mixer != nullptr) {
+    const bool ends = layer.feed_forward == nullptr;
+    layer.mixer->add(context, mixer_rows(layer, step),
+                     {layer.mixer_post_norm.view, layer.mixer_scale,
+                      ends ? next_norm : layer.feed_forward_norm.view,
+                      ends ? next_weight : layer.feed_forward->first_weight()});
+    if (ends) return;
+  }
   const bool reads_norm = layer.parallel ? has(layer.mixer_norm) : has(layer.feed_forward_norm);
-  layer.feed_forward->add(context, reading(step, reads_norm),
-                          {layer.feed_forward_post_norm.view, next_norm, next_weight});
+  layer.feed_forward->add(
+      context, reading(step, reads_norm),
+      {layer.feed_forward_post_norm.view, layer.feed_forward_scale, next_norm, next_weight});
 }
 
 }  // namespace headrace

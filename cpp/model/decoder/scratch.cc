@@ -4,20 +4,27 @@
 
 namespace headrace {
 
+namespace {
+
+/// Whether what the layer's feed-forward block reads exists before rows are chosen.
+bool keeps_last_normed(const LayerSources& last) { return last.parallel || last.mixer == nullptr; }
+
+}  // namespace
+
 ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,
                            const DecoderOptions& options, DType activation) {
   ScratchSizes out{.limits = {options.max_rows, activation, options.max_loras > 0},
                    .logit_rows = options.max_logit_rows,
                    .hidden = config.hidden_size,
                    .vocab = options.rank.index == 0 ? config.vocab_size : 0,
-                   .parallel = sources.layers.back().parallel};
+                   .last_normed = keeps_last_normed(sources.layers.back())};
   HEADRACE_CHECK(config.ropes.size() <= kMaxRopes, config.ropes.size());
   for (size_t i = 0; i < config.ropes.size(); ++i) out.ropes[i] = config.ropes[i].rotary_dim;
   if (options.rank.count > 1) {
     out.own_vocab = share_vocabulary(config.vocab_size, options.rank).count;
   }
   for (const LayerSources& layer : sources.layers) {
-    out.mixed = std::max(out.mixed, layer.mixer->mixed_columns());
+    if (layer.mixer != nullptr) out.mixed = std::max(out.mixed, layer.mixer->mixed_columns());
   }
   if (sources.mtp) {
     out.mixed = std::max(out.mixed, sources.mtp->layer.mixer->mixed_columns());
@@ -41,7 +48,7 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver) {
   }
   out.chosen_residual = carver.matrix(s, sizes.hidden, activation);
   out.chosen_mixed = carver.matrix(s, sizes.mixed, activation);
-  out.chosen_normed = carver.matrix(sizes.parallel ? s : 0, sizes.hidden, activation);
+  out.chosen_normed = carver.matrix(sizes.last_normed ? s : 0, sizes.hidden, activation);
   out.logits = carver.matrix(s, sizes.vocab, DType::kF32);
   out.rows.mixed = carver.matrix(t, sizes.mixed, activation);
   out.lora = carver.matrix(sizes.limits.loras ? t : 0, sizes.lora, DType::kF32);

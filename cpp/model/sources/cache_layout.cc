@@ -55,7 +55,8 @@ int32_t choose_group_size(const std::vector<Kind>& kinds) {
 std::vector<LayerKeeps> list_kept(const ModelSources& sources) {
   std::vector<LayerKeeps> out;
   const auto add = [&out](const LayerSources& layer) {
-    out.push_back({layer.mixer->cache_rows(), layer.mixer->state()});
+    LayerKeeps& kept = out.emplace_back();
+    if (layer.mixer != nullptr) kept = {layer.mixer->cache_rows(), layer.mixer->state()};
   };
   for (const LayerSources& layer : sources.layers) add(layer);
   if (sources.mtp) add(sources.mtp->layer);

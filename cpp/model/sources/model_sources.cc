@@ -15,17 +15,22 @@ void append_present(const std::vector<Source*>& sources, std::vector<Out*>& out)
 
 }  // namespace
 
+std::vector<BlockSources*> LayerSources::blocks() const {
+  std::vector<BlockSources*> out;
+  if (mixer != nullptr) out.push_back(mixer.get());
+  if (feed_forward != nullptr) out.push_back(feed_forward.get());
+  return out;
+}
+
 std::vector<MatrixSource*> LayerSources::matrices() {
   std::vector<MatrixSource*> out;
-  append_present(mixer->matrices(), out);
-  append_present(feed_forward->matrices(), out);
+  for (BlockSources* block : blocks()) append_present(block->matrices(), out);
   return out;
 }
 
 std::vector<const MatrixSource*> LayerSources::matrices() const {
   std::vector<const MatrixSource*> out;
-  append_present(mixer->matrices(), out);
-  append_present(feed_forward->matrices(), out);
+  for (BlockSources* block : blocks()) append_present(block->matrices(), out);
   return out;
 }
 
@@ -33,8 +38,7 @@ std::vector<const VectorSource*> LayerSources::vectors() const {
   std::vector<const VectorSource*> out;
   append_present(
       std::vector{&mixer_norm, &feed_forward_norm, &mixer_post_norm, &feed_forward_post_norm}, out);
-  append_present(mixer->vectors(), out);
-  append_present(feed_forward->vectors(), out);
+  for (BlockSources* block : blocks()) append_present(block->vectors(), out);
   return out;
 }
 
@@ -103,8 +107,7 @@ void share_sources(const RankPlace& place, ModelSources& sources) {
   slice_rows(sources.embedding, {tokens});
   slice_rows(sources.head, {tokens});
   const auto share_layer = [&](LayerSources& layer) {
-    layer.mixer->share(place);
-    layer.feed_forward->share(place);
+    for (BlockSources* block : layer.blocks()) block->share(place);
   };
   for (LayerSources& layer : sources.layers) share_layer(layer);
   if (sources.mtp) share_layer(sources.mtp->layer);
