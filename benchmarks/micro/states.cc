@@ -123,7 +123,7 @@ class Conv final : public Op {
   Backend& backend_;
   ConvSpec spec_{8192, 4, true};
   Matrix x_{backend_, kPrefillRows, spec_.channels, -1.0f, 1.0f};
-  Matrix weight_{backend_, spec_.channels, spec_.kernel, -1.0f, 1.0f};
+  Matrix weight_{backend_, spec_.kernel, spec_.channels, -1.0f, 1.0f};
   Matrix out_{backend_, kPrefillRows, spec_.channels, 0.0f, 1.0f};
 };
 
@@ -179,7 +179,7 @@ class Bench {
                        1.0f);
     const auto scale = [&] {
       const double before = now();
-      backend_->scale(array.view, 0.999f);
+      backend_->scale(array.view, 0.999f, array.view);
       return now() - before;
     };
     std::vector<double> shares, rates;

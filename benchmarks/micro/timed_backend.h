@@ -135,8 +135,8 @@ class TimedBackend final : public Backend {
   void add(TensorView x, TensorView out) override {
     timed("add", [&] { inner_.add(x, out); });
   }
-  void scale(TensorView x, float factor) override {
-    timed("scale", [&] { inner_.scale(x, factor); });
+  void scale(TensorView x, float factor, TensorView out) override {
+    timed("scale", [&] { inner_.scale(x, factor, out); });
   }
   void mul_sigmoid(TensorView gate, TensorView out) override {
     timed("mul_sigmoid", [&] { inner_.mul_sigmoid(gate, out); });

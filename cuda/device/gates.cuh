@@ -25,6 +25,15 @@ struct SiluGate {
   __device__ float operator()(float gate, float up) const { return sigmoid_times(gate, gate) * up; }
 };
 
+struct ScaledSiluGate {
+  float factor;
+
+  __device__ float operator()(float gate, float up) const {
+    const float g = factor * gate;
+    return sigmoid_times(g, g) * up;
+  }
+};
+
 struct GeluErfGate {
   __device__ float operator()(float gate, float up) const { return gelu_erf(gate) * up; }
 };

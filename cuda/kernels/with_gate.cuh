@@ -13,6 +13,7 @@ __device__ inline void with_gate(const GateSpec& spec, const F& f) {
   if (spec.limit > 0.0f) return f(ClampedGate{spec.limit, spec.alpha});
   if (spec.activation == Activation::kGeluTanh) return f(GeluTanhGate{});
   if (spec.activation == Activation::kGeluErf) return f(GeluErfGate{});
+  if (spec.factor != 1.0f) return f(ScaledSiluGate{spec.factor});
   f(SiluGate{});
 }
 

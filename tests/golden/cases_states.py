@@ -9,9 +9,12 @@ from state_configs import (
     FULL,
     LINEAR,
     delta_heads,
+    falcon_h1,
     granite,
     lfm2,
     lfm2_moe,
+    nemotron_h,
+    nemotron_h_moe,
     qwen3_5,
     qwen3_5_moe,
     qwen3_next,
@@ -145,4 +148,53 @@ GRANITES = (
     ),
 )
 
-STATE_CASES: tuple[Case, ...] = (*LFM2S, *QWENS, *GRANITES)
+NEMOTRONS = (
+    case(
+        "nemotron_h",
+        "layers of one block each: Mamba-2, attention without rope, MLPs with relu^2 and no gate",
+        nemotron_h("M-M*-", vocab_size=137),
+    ),
+    case(
+        "nemotron_h_moe",
+        "experts with relu^2 on rows of a latent width, a shared one, biases; experts come first",
+        nemotron_h_moe(
+            ["moe", LINEAR, FULL, "mlp", "moe"],
+            mlp_bias=True,
+            moe_latent_size=40,
+            routed_scaling_factor=1.5,
+            use_bias=True,
+            use_conv_bias=False,
+            vocab_size=139,
+        ),
+        experts=Experts(correction=(0.0, 0.1)),
+    ),
+)
+
+FALCONS = (
+    case(
+        "falcon_h1",
+        "attention and Mamba-2 side by side, factors everywhere, no norm behind the scan",
+        falcon_h1(vocab_size=149),
+    ),
+    case(
+        "falcon_h1_norm",
+        "a norm before the gate, two groups, all biases, states of 24, tied head",
+        falcon_h1(
+            attention_bias=True,
+            mamba_d_head="auto",
+            mamba_d_ssm=None,
+            mamba_d_state=24,
+            mamba_n_groups=2,
+            mamba_n_heads=8,
+            mamba_norm_before_gate=True,
+            mamba_proj_bias=True,
+            mamba_rms_norm=True,
+            mlp_bias=True,
+            projectors_bias=True,
+            tie_word_embeddings=True,
+            vocab_size=151,
+        ),
+    ),
+)
+
+STATE_CASES: tuple[Case, ...] = (*LFM2S, *QWENS, *GRANITES, *NEMOTRONS, *FALCONS)

@@ -341,8 +341,9 @@ def stored_tensors(
     """What belongs into the file: a tied head is left out, as published."""
     if case.experts is None:
         kind = case.config["model_type"]
+        stem = "backbone." if kind == "nemotron_h" else "model."
         state = {
-            name: tensor.to(weights.stored_dtype(kind, name, storage))
+            name.replace("model.", stem, 1): tensor.to(weights.stored_dtype(kind, name, storage))
             for name, tensor in model.state_dict().items()
         }
         if model.config.tie_word_embeddings:

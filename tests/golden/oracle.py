@@ -22,7 +22,8 @@ def _lowest_ids_first(
     scores: torch.Tensor, k: int, dim: int = -1, **_: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """torch.topk with its ties decided: the lower id wins. Nothing but routers calls it here."""
-    if _scores is not None:
+    chooses_experts = scores.dim() == 2 and scores.shape[1] > k  # not a group of them
+    if _scores is not None and chooses_experts:
         _scores.append(scores.double().numpy())
     order = torch.sort(scores, dim=dim, descending=True, stable=True)
     return order.values.narrow(dim, 0, k), order.indices.narrow(dim, 0, k)
@@ -113,13 +114,13 @@ def rope_name(model: torch.nn.Module) -> str:
 
 
 def rope_of(model: torch.nn.Module) -> torch.nn.Module | None:
-    return getattr(model.model, rope_name(model))
+    return getattr(model.model, rope_name(model), None)
 
 
 def reset_rope(model: torch.nn.Module) -> None:
     """Undoes what a longer sequence left behind in a dynamic rope module."""
     rope = rope_of(model)
-    if not hasattr(rope, "original_inv_freq"):
+    if rope is None or not hasattr(rope, "original_inv_freq"):
         return  # several tables, of which none changes
     rope.inv_freq = rope.original_inv_freq.clone()
     rope.max_seq_len_cached = rope.original_max_seq_len
@@ -164,4 +165,4 @@ def cached_run(model: torch.nn.Module, prompt: list[int], tokens: list[int]) -> 
 
 def keeps_states(model: torch.nn.Module) -> bool:
     kinds = getattr(model.config, "layer_types", None) or []
-    return bool({"linear_attention", "mamba"} & set(kinds))
+    return bool({"linear_attention", "mamba", "hybrid"} & set(kinds))

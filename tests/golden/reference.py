@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import reference_blocks
 import reference_gemma4
 import reference_moe
 import reference_states
@@ -72,11 +73,15 @@ def hidden_rows(rules: Rules, weights: Arrays, ids: list[int], prompt_length: in
     for layer, (table, window) in enumerate(zip(tables, rules.windows, strict=True)):
         parts = _parts(weights, f"model.layers.{layer}.")
         own = _rules_of_layer(rules, layer)
-        if rules.states and rules.states.layers[layer]:
-            mix: Block = partial(reference_states.mix, rules.states, parts)
-        else:
-            mix = partial(_attention, own, parts, table, window, kept, _read_by(rules, layer))
-        x = _layer(own, parts, x, mix, _feed(rules, parts, layer))
+        attend = partial(_attention, own, parts, table, window, kept, _read_by(rules, layer))
+        stateful = bool(rules.states and rules.states.layers[layer])
+        mix: Block = partial(_mix, rules, parts, attend, stateful)
+        feed = _feed(rules, parts, layer)
+        if rules.blocks is not None:
+            y = norm(rules, x, parts["input_layernorm.weight"])
+            x = x + (mix if rules.blocks[layer] in "M*" else feed)(y)
+            continue
+        x = _layer(own, parts, x, mix, feed)
         if rules.gemma4:
             given = None if inputs is None else inputs[layer]
             x = reference_gemma4.finish_layer(rules.gemma4, parts, x, given, normed)
@@ -107,7 +112,7 @@ def _read_by(rules: Rules, layer: int) -> int:
 def _feed(rules: Rules, parts: Arrays, layer: int | None) -> Block:
     """None: of a block that has an MLP in any case."""
     if layer is None or not (rules.experts and rules.experts.sparse[layer]):
-        return lambda y: reference_moe.mlp(parts, "mlp", y, rules.activation)
+        return partial(_mlp, rules, parts)
     if rules.gemma4:
         return partial(
             reference_gemma4.feed_forward,
@@ -119,6 +124,13 @@ def _feed(rules: Rules, parts: Arrays, layer: int | None) -> Block:
     return partial(reference_moe.feed_forward, rules.experts, parts)
 
 
+def _mlp(rules: Rules, parts: Arrays, y: np.ndarray) -> np.ndarray:
+    factor = rules.gate_factor
+    return (
+        reference_moe.mlp(parts, "mlp", y, rules.activation, gate_factor=factor) * rules.fed_scale
+    )
+
+
 def _layer(rules: Rules, parts: Arrays, x: np.ndarray, mix: Block, feed: Block) -> np.ndarray:
     def normed(name: str | None, rows: np.ndarray) -> np.ndarray:
         return rows if name is None else norm(rules, rows, parts[f"{name}.weight"])
@@ -128,6 +140,14 @@ def _layer(rules: Rules, parts: Arrays, x: np.ndarray, mix: Block, feed: Block) 
     if not rules.parallel:
         y = normed(rules.norms.before_mlp, x)
     return x + normed(rules.norms.behind_mlp, feed(y)) * rules.residual_scale
+
+
+def _mix(rules: Rules, parts: Arrays, attend: Block, state: bool, y: np.ndarray) -> np.ndarray:
+    if rules.pair:
+        attended = attend(y * rules.pair.attention_in)
+        read = reference_states.mix(rules.states, parts, y * rules.pair.state_in)
+        return attended * rules.pair.attention_out + read * rules.pair.state_out
+    return reference_states.mix(rules.states, parts, y) if state else attend(y)
 
 
 def _attention(
@@ -230,6 +250,8 @@ def pytorch_layout(rules: Rules, weights: Arrays) -> Arrays:
         plain |= _split(rules, name, array.astype(np.float64))
     if paddle:
         return plain
+    if rules.blocks or rules.pair:
+        return reference_blocks.plain_names(rules.blocks, plain)
     plain = reference_gemma4.plain_names(rules.gemma4, plain)
     return reference_moe.plain_names(reference_states.plain_names(plain))
 

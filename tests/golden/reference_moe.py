@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import numpy as np
+import reference_blocks
 from routing import experts_per_token
 
 Arrays = dict[str, np.ndarray]
@@ -28,7 +29,11 @@ def _gelu_tanh(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-ACTIVATIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh}
+def _relu2(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0.0) ** 2
+
+
+ACTIVATIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh, "relu2": _relu2}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,11 +67,22 @@ class ExpertRules:
     weigh_corrected: bool = False  # weights from corrected scores (wrong)
     activation: str = "silu"
     clamp: Clamp | None = None  # instead of it
+    scale: float = 1.0  # of weights
 
 
 def rules_of(config: dict[str, Any]) -> ExpertRules | None:
     family = config["model_type"]
-    layers = range(config["num_hidden_layers"])
+    layers = range(reference_blocks.num_layers(config))
+    if family == "nemotron_h" and "n_routed_experts" in config:
+        return ExpertRules(
+            [block == "E" for block in reference_blocks.blocks_of(config) or ""],
+            experts_per_token(config),
+            config["norm_topk_prob"],
+            sigmoid=True,
+            norm_eps=1e-20,
+            scale=config["routed_scaling_factor"],
+            activation="relu2",
+        )
     if family == "ernie4_5_moe":
         end = config.get("moe_layer_end_index", -1)
         last = end if end >= 0 else layers[-1]
@@ -118,7 +134,23 @@ def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     weights = np.where(taken, corrected if rules.weigh_corrected else scores, 0.0)
     if rules.normalize:
         weights /= np.maximum(weights.sum(axis=-1, keepdims=True), rules.norm_min) + rules.norm_eps
-    return weights
+    return weights * rules.scale
+
+
+def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
+    weights = route(rules, parts, y)
+    if "mlp.fc1_latent_proj.weight" in parts:
+        latent = _linear(parts, "mlp.fc1_latent_proj", y)
+        out = _linear(parts, "mlp.fc2_latent_proj", mix_experts(rules, parts, latent, weights))
+    else:
+        out = mix_experts(rules, parts, y, weights)
+    if "mlp.shared_experts.down_proj.weight" in parts:
+        out += mlp(parts, "mlp.shared_experts", y, rules.activation)
+    if "mlp.shared_expert.gate_proj.weight" in parts:
+        gate = parts.get("mlp.shared_expert_gate.weight")
+        opened = 1.0 if gate is None else 1 / (1 + np.exp(-(y @ gate.T)))
+        out += opened * mlp(parts, "mlp.shared_expert", y)
+    return out
 
 
 def mix_experts(
@@ -132,15 +164,8 @@ def mix_experts(
     return out
 
 
-def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
-    out = mix_experts(rules, parts, y, route(rules, parts, y))
-    if "mlp.shared_experts.gate_proj.weight" in parts:
-        out += mlp(parts, "mlp.shared_experts", y)
-    if "mlp.shared_expert.gate_proj.weight" in parts:
-        gate = parts.get("mlp.shared_expert_gate.weight")
-        opened = 1.0 if gate is None else 1 / (1 + np.exp(-(y @ gate.T)))
-        out += opened * mlp(parts, "mlp.shared_expert", y)
-    return out
+def _linear(parts: Arrays, name: str, x: np.ndarray) -> np.ndarray:
+    return x @ parts[f"{name}.weight"].T + parts.get(f"{name}.bias", 0.0)
 
 
 def mlp(
@@ -149,12 +174,14 @@ def mlp(
     y: np.ndarray,
     activation: str = "silu",
     clamp: Clamp | None = None,
+    gate_factor: float = 1.0,
 ) -> np.ndarray:
-    def linear(name: str, x: np.ndarray) -> np.ndarray:
-        return x @ parts[f"{stem}.{name}.weight"].T + parts.get(f"{stem}.{name}.bias", 0.0)
-
-    gate, up = linear("gate_proj", y), linear("up_proj", y)
-    return linear("down_proj", clamp(gate, up) if clamp else ACTIVATIONS[activation](gate) * up)
+    up = _linear(parts, f"{stem}.up_proj", y)
+    if f"{stem}.gate_proj.weight" not in parts:
+        return _linear(parts, f"{stem}.down_proj", ACTIVATIONS[activation](up))
+    gate = _linear(parts, f"{stem}.gate_proj", y) * gate_factor
+    opened = clamp(gate, up) if clamp else ACTIVATIONS[activation](gate) * up
+    return _linear(parts, f"{stem}.down_proj", opened)
 
 
 def _granite_names(weights: Arrays) -> Arrays:

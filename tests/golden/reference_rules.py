@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import reference_blocks
 import reference_gemma4
 import reference_moe
 import reference_states
@@ -83,6 +84,8 @@ FAMILIES = {
     "qwen3_5_moe_text": QWEN3_5,
     "qwen3_next": QWEN3_5,
     "granitemoehybrid": Family(),
+    "nemotron_h": Family(),
+    "falcon_h1": Family(),
     "gpt_oss": Family(theta=150000.0, pattern=2),
 }
 WITH_ONE_WINDOW = ("mistral", "mixtral", "phi3", "ministral3")
@@ -105,7 +108,7 @@ class Rules:
     norms: Norms
     norm_kind: str
     parallel: bool
-    activation: str  # "silu" or "gelu_tanh"
+    activation: str  # "silu", "gelu_tanh" or "relu2"
     score_scale: float  # of q . k
     score_cap: float | None
     query_growth: tuple[float, int] | None  # beta, and the length that it counts
@@ -114,6 +117,10 @@ class Rules:
     logit_scale: float
     logit_cap: float | None
     attention_gate: bool
+    gate_factor: float  # of an MLP's gate, before its activation
+    fed_scale: float  # of what an MLP gives
+    blocks: str | None  # a letter for each layer of one block
+    pair: reference_blocks.PairRules | None  # of layers with attention and a state
     experts: reference_moe.ExpertRules | None
     states: reference_states.StateRules | None
     gemma4: reference_gemma4.Gemma4Rules | None
@@ -128,7 +135,8 @@ def rules_of(config: Config) -> Rules:
     ropes = _ropes(config, family, head_dim, sliding)
     gemma = config["model_type"].startswith("gemma")
     eps_key = "layer_norm_eps" if family.norm_kind == "layer" else "rms_norm_eps"
-    eps = config.get("norm_eps", config.get(eps_key))
+    eps = config.get("norm_eps", config.get("layer_norm_epsilon", config.get(eps_key)))
+    gate_factor, fed_scale = config.get("mlp_multipliers", (1.0, 1.0))
     return Rules(
         heads=config["num_attention_heads"],
         kv_heads=config["num_key_value_heads"],
@@ -141,15 +149,19 @@ def rules_of(config: Config) -> Rules:
         norms=_norms(config, family),
         norm_kind=family.norm_kind,
         parallel=family.parallel,
-        activation="gelu_tanh" if gemma else "silu",
+        activation="gelu_tanh" if gemma else config.get("mlp_hidden_act", "silu"),
         score_scale=_score_scale(config, head_dim),
         score_cap=config.get("attn_logit_softcapping"),
         query_growth=_query_growth(ropes[0]),
         embedding_scale=_embedding_scale(config),
         residual_scale=config.get("residual_multiplier", 1.0),
-        logit_scale=config.get("logit_scale", 1.0) / config.get("logits_scaling", 1.0),
+        logit_scale=_logit_scale(config),
         logit_cap=config.get("final_logit_softcapping"),
         attention_gate=family.gate,
+        gate_factor=gate_factor,
+        fed_scale=fed_scale,
+        blocks=reference_blocks.blocks_of(config),
+        pair=reference_blocks.pair_of(config),
         experts=reference_moe.rules_of(config),
         states=reference_states.rules_of(config),
         gemma4=reference_gemma4.rules_of(config),
@@ -165,7 +177,7 @@ def _norms(config: Config, family: Family) -> Norms:
 
 def _sliding(config: Config, family: Family) -> list[bool]:
     """Per layer, whether it has the window."""
-    layers = range(config["num_hidden_layers"])
+    layers = range(reference_blocks.num_layers(config))
     kind = config["model_type"]
     if config.get("sliding_window") is None or config.get("use_sliding_window") is False:
         return [False for _ in layers]
@@ -198,7 +210,7 @@ def _ropes(
     params = config.get("rope_scaling") or config.get("rope_parameters") or {}
     theta = params.get("rope_theta", config.get("rope_theta", family.theta))
     rope = _rope(config, _known(config, params), theta, family, head_dim)
-    if config.get("position_embedding_type") == "nope":
+    if config.get("position_embedding_type") == "nope" or kind == "nemotron_h":
         return [None for _ in sliding]
     if kind == "smollm3":
         return [rope if has_rope else None for has_rope in _have_rope(config)]
@@ -256,7 +268,13 @@ def _score_scale(config: Config, head_dim: int) -> float:
         return 1.0
     if "attention_multiplier" in config:
         return float(config["attention_multiplier"])
-    return float(config.get("query_pre_attn_scalar", head_dim) ** -0.5)
+    scale = float(config.get("query_pre_attn_scalar", head_dim) ** -0.5)
+    return scale * float(config.get("key_multiplier", 1.0))
+
+
+def _logit_scale(config: Config) -> float:
+    scale = config.get("logit_scale", config.get("lm_head_multiplier", 1.0))
+    return float(scale / config.get("logits_scaling", 1.0))
 
 
 def _query_growth(rope: RopeRules | None) -> tuple[float, int] | None:

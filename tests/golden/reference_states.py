@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import reference_blocks
 
 Arrays = dict[str, np.ndarray]
 
@@ -48,10 +49,12 @@ class StateRules:
     gates: bool = True
     skips: bool = True  # Mamba-2: a row's own x is added, times D
     groups: int = 0  # of Mamba-2's heads
+    normed: bool = True  # what is read, in groups
+    factors: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0, 1.0)  # of z, x, B, C, dt
 
 
 def rules_of(config: dict[str, Any]) -> StateRules | None:
-    layers = range(config["num_hidden_layers"])
+    layers = range(reference_blocks.num_layers(config))
     types = config.get("layer_types")
     if config["model_type"].startswith("lfm2"):
         with_attention = config.get("full_attn_idxs", [])
@@ -68,6 +71,31 @@ def rules_of(config: dict[str, Any]) -> StateRules | None:
             groups=config["mamba_n_groups"],
             eps=config["rms_norm_eps"],
             norm_first=False,
+        )
+    if config["model_type"] == "nemotron_h":
+        return StateRules(
+            [block == "M" for block in reference_blocks.blocks_of(config) or ""],
+            config["conv_kernel"],
+            value_heads=config["mamba_num_heads"],
+            key_dim=config["ssm_state_size"],
+            value_dim=config["mamba_head_dim"],
+            groups=config["n_groups"],
+            eps=config["layer_norm_epsilon"],
+            norm_first=False,
+        )
+    if config["model_type"] == "falcon_h1":
+        wide = config["mamba_d_ssm"] or config["mamba_expand"] * config["hidden_size"]
+        return StateRules(
+            [True for _ in layers],
+            config["mamba_d_conv"],
+            value_heads=config["mamba_n_heads"],
+            key_dim=config["mamba_d_state"],
+            value_dim=wide // config["mamba_n_heads"],
+            groups=config["mamba_n_groups"],
+            eps=config["rms_norm_eps"],
+            norm_first=config["mamba_norm_before_gate"],
+            normed=config["mamba_rms_norm"],
+            factors=tuple(config["ssm_multipliers"]),
         )
     if "linear_num_key_heads" not in config:
         return None
@@ -164,9 +192,9 @@ def _recur(
 def _scan(rules: StateRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     tokens, heads = len(y), rules.value_heads
     wide, narrow = heads * rules.value_dim, rules.groups * rules.key_dim
-    z, mixed, dt = np.split(
-        _linear(parts, "mamba.in_proj", y), [wide, 2 * wide + 2 * narrow], axis=-1
-    )
+    sizes = [wide, wide, narrow, narrow, heads]
+    rows = _linear(parts, "mamba.in_proj", y) * np.repeat(rules.factors, sizes)
+    z, mixed, dt = np.split(rows, [wide, 2 * wide + 2 * narrow], axis=-1)
     mixed = convolve(rules, mixed, parts["mamba.conv1d.weight"])
     mixed = mixed + parts.get("mamba.conv1d.bias", 0.0)
     mixed = _silu(mixed) if rules.silu else mixed
@@ -186,7 +214,7 @@ def _scan(rules: StateRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     if rules.skips:
         out = out + parts["mamba.D"][:, None] * x
     out, z = (rows.reshape(tokens, rules.groups, -1) for rows in (out, z))
-    weight = parts["mamba.norm.weight"].reshape(rules.groups, -1)
+    weight = parts.get("mamba.norm.weight", np.ones(wide)).reshape(rules.groups, -1)
     return _linear(parts, "mamba.out_proj", _gated_norm(rules, out, z, weight).reshape(tokens, -1))
 
 
@@ -200,8 +228,9 @@ def _groups(rules: StateRules, x: np.ndarray) -> np.ndarray:
 def _gated_norm(rules: StateRules, x: np.ndarray, z: np.ndarray, weight: np.ndarray) -> np.ndarray:
     gate = _silu(z) if rules.gates else np.ones_like(z)
     x = x if rules.norm_first else x * gate
-    x = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + rules.eps)
-    x = x * (weight + rules.norm_offset)
+    if rules.normed:
+        x = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + rules.eps)
+        x = x * (weight + rules.norm_offset)
     return x * gate if rules.norm_first else x
 
 

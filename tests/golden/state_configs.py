@@ -195,3 +195,109 @@ def granite(**changes: Any) -> dict[str, Any]:
         "torch_dtype": "bfloat16",
     }
     return base("GraniteMoeHybridForCausalLM", "granitemoehybrid", **published | changes)
+
+
+def nemotron_h(pattern: str, **changes: Any) -> dict[str, Any]:
+    """Nano v2's keys; `pattern` has a letter for each layer."""
+    published = {
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "chunk_size": 32,
+        "conv_kernel": 4,
+        "expand": 2,
+        "head_dim": 16,
+        "hidden_dropout": 0.0,
+        "hybrid_override_pattern": pattern,
+        "layer_norm_epsilon": 1e-05,
+        "mamba_head_dim": 16,
+        "mamba_hidden_act": "silu",
+        "mamba_num_heads": 8,
+        "mamba_proj_bias": False,
+        "mlp_bias": False,
+        "mlp_hidden_act": "relu2",
+        "n_groups": 2,
+        "num_hidden_layers": len(pattern),
+        "num_logits_to_keep": 1,
+        "rescale_prenorm_residual": True,
+        "residual_in_fp32": False,
+        "sliding_window": None,
+        "ssm_state_size": 16,
+        "time_step_floor": 0.0001,
+        "time_step_limit": [0.0, float("inf")],
+        "time_step_max": 0.1,
+        # transformers takes this for a limit, but not everywhere: here it is below any step.
+        "time_step_min": 1e-12,
+        "torch_dtype": "bfloat16",
+        "use_bias": False,
+        "use_conv_bias": True,
+        "use_mamba_kernels": True,
+    }
+    config = base("NemotronHForCausalLM", "nemotron_h", **published)
+    return without(config, "hidden_act", "rms_norm_eps", "rope_theta") | changes
+
+
+def nemotron_h_moe(types: list[str], **changes: Any) -> dict[str, Any]:
+    """With experts, and the keys that transformers 5 writes."""
+    experts = {
+        "dtype": "bfloat16",
+        "layers_block_type": types,
+        "moe_intermediate_size": 24,
+        "moe_latent_size": None,
+        "moe_shared_expert_intermediate_size": 40,
+        "moe_shared_expert_overlap": True,
+        "n_group": 1,
+        "n_routed_experts": 6,
+        "n_shared_experts": 1,
+        "norm_topk_prob": True,
+        "num_experts_per_tok": 2,
+        "num_nextn_predict_layers": 0,
+        "routed_scaling_factor": 1.0,
+        "topk_group": 1,
+    }
+    config = without(
+        nemotron_h("", **experts), "hybrid_override_pattern", "num_hidden_layers", "torch_dtype"
+    )
+    return config | changes
+
+
+def falcon_h1(**changes: Any) -> dict[str, Any]:
+    published = {
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "attention_in_multiplier": 1.2,
+        "attention_out_multiplier": 0.9375,
+        "attn_layer_indices": None,
+        "embedding_multiplier": 5.656854249492381,
+        "head_dim": 16,
+        "key_multiplier": 0.5,
+        "lm_head_multiplier": 0.3,
+        "mamba_chunk_size": 32,
+        "mamba_conv_bias": True,
+        "mamba_d_conv": 4,
+        "mamba_d_head": 16,
+        "mamba_d_ssm": 96,
+        "mamba_d_state": 16,
+        "mamba_expand": 2,
+        "mamba_n_groups": 1,
+        "mamba_n_heads": 6,
+        "mamba_norm_before_gate": False,
+        "mamba_proj_bias": False,
+        "mamba_rms_norm": False,
+        "mamba_use_mlp": True,
+        "mlp_bias": False,
+        "mlp_expansion_factor": 8,
+        "mlp_multipliers": [0.7, 0.6],
+        "num_logits_to_keep": 1,
+        "projectors_bias": False,
+        "rope_scaling": None,
+        "rope_theta": 100000000000.0,
+        "ssm_in_multiplier": 1.25,
+        "ssm_multipliers": [0.35, 0.25, 0.8, 0.5, 0.6],
+        "ssm_out_multiplier": 0.45,
+        "time_step_floor": 0.0001,
+        "time_step_max": 0.1,
+        "time_step_min": 0.001,
+        "time_step_rank": "auto",
+        "torch_dtype": "bfloat16",
+    }
+    return base("FalconH1ForCausalLM", "falcon_h1", **published | changes)

@@ -22,12 +22,30 @@ LFM2S = [case.name for case in STATE_CASES if case.name.startswith("lfm2")]
 DELTAS = [case.name for case in STATE_CASES if case.name.startswith("qwen")]
 ROUTED = [case.name for case in STATE_CASES if case.experts]
 SCANS = [case.name for case in STATE_CASES if case.name.startswith("granite")]
+NEMOTRONS = [case.name for case in STATE_CASES if case.name.startswith("nemotron")]
+FALCONS = [case.name for case in STATE_CASES if case.name.startswith("falcon")]
 
 
 def with_states(**changes: Any) -> Change:
     return lambda rules: dataclasses.replace(
         rules, states=dataclasses.replace(rules.states, **changes)
     )
+
+
+def with_pair(**changes: float) -> Change:
+    return lambda rules: dataclasses.replace(rules, pair=dataclasses.replace(rules.pair, **changes))
+
+
+def without_one(index: int) -> Change:
+    """Of the factors of z, x, B, C, dt."""
+
+    def change(rules: reference.Rules) -> reference.Rules:
+        factors = list(rules.states.factors)
+        factors[index] = 1.0
+        states = dataclasses.replace(rules.states, factors=tuple(factors))
+        return dataclasses.replace(rules, states=states)
+
+    return change
 
 
 MISTAKES: tuple[tuple[str, str, Change], ...] = (
@@ -56,6 +74,22 @@ MISTAKES: tuple[tuple[str, str, Change], ...] = (
     *((name, "no gate", with_states(gates=False)) for name in SCANS),
     *((name, "no D", with_states(skips=False)) for name in SCANS),
     *((name, "no residual scale", with_fields(residual_scale=1.0)) for name in SCANS),
+    *((name, "no SiLU behind convolutions", with_states(silu=False)) for name in NEMOTRONS),
+    *((name, "norm before gate", with_states(norm_first=True)) for name in NEMOTRONS),
+    *((name, "other groups", with_states(neighbours=False)) for name in NEMOTRONS),
+    *((name, "SiLU in MLPs", with_fields(activation="silu")) for name in NEMOTRONS),
+    *((name, f"no factor {i}", without_one(i)) for name in FALCONS for i in range(5)),
+    *(
+        (name, f"no factor {key}", with_pair(**{key: 1.0}))
+        for name in FALCONS
+        for key in ("attention_in", "attention_out", "state_in", "state_out")
+    ),
+    *((name, "no factor of gates", with_fields(gate_factor=1.0)) for name in FALCONS),
+    *((name, "no factor of MLPs", with_fields(fed_scale=1.0)) for name in FALCONS),
+    *((name, "no factor of keys", with_fields(score_scale=0.25)) for name in FALCONS),
+    ("falcon_h1", "a norm behind the scan", with_states(normed=True)),
+    ("falcon_h1_norm", "no norm behind the scan", with_states(normed=False)),
+    ("falcon_h1_norm", "gate before norm", with_states(norm_first=False)),
     ("granite_hybrid_groups", "other groups", with_states(neighbours=False)),
     ("granite_hybrid_groups", "no rope", with_ropes(lambda ropes: [None for _ in ropes])),
 )
@@ -108,8 +142,10 @@ def test_wrong_routing_would_be_seen(name: str) -> None:
     rules: reference.Rules = rules_of(golden)
     wrong = [{"k": rules.experts.k + 1}, {"normalize": not rules.experts.normalize}]
     wrong += [{"sigmoid": not rules.experts.sigmoid}]
-    if name == "lfm2_moe":
+    if name in ("lfm2_moe", "nemotron_h_moe"):
         wrong += [{"correction": 0.0}, {"weigh_corrected": True}]
+    if name == "nemotron_h_moe":
+        wrong += [{"scale": 1.0}, {"activation": "silu"}]
     for changes in wrong:
         experts = dataclasses.replace(rules.experts, **changes)
         assert is_off(golden, dataclasses.replace(rules, experts=experts)), changes

@@ -78,14 +78,20 @@ def mtp_block(config: dict[str, Any], seed: int, storage: torch.dtype) -> dict[s
 
 
 def stored_dtype(model_type: str, name: str, storage: torch.dtype) -> torch.dtype:
-    """Beside 16-bit weights, ERNIE keeps routers in float32, LFM2 their correction, Qwen decays."""
+    """Beside 16-bit weights, ERNIE keeps routers in float32, LFM2 and Nemotron corrections, all
+    of them decays."""
     ernie = model_type in ("ernie4_5_moe", "ernie4_5_vl_moe")
     in_float32 = (ernie and is_router(name)) or name.endswith(("A_log", "expert_bias"))
-    return torch.float32 if in_float32 else storage
+    corrects = model_type == "nemotron_h" and is_correction(name)
+    return torch.float32 if in_float32 or corrects else storage
 
 
 def is_router(name: str) -> bool:
     return name.endswith(("gate.weight", "gate.weight_1")) or is_correction(name)
+
+
+def is_embedding(name: str) -> bool:
+    return "embed_tokens." in name or name.endswith("model.embeddings.weight")
 
 
 def is_correction(name: str) -> bool:
@@ -116,7 +122,7 @@ def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
         return values - 1
     if config.model_type == "gemma4_text" and name.endswith(("q_norm.weight", "k_norm.weight")):
         return (values * UNSCALED_GAIN).astype(np.float32)
-    if "embed_tokens." in name:
+    if is_embedding(name):
         multiplier = config.hidden_size**0.5 if gemma else 1.0
         multiplier = getattr(config, "embedding_multiplier", multiplier)
         return (values / multiplier**0.5).astype(np.float32)
@@ -139,7 +145,7 @@ def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> 
         std = TABLE_STD
     elif "router.proj" in name:  # of rows that are divided by the root of their size
         std = LINEAR_GAIN
-    elif "embed_tokens" in name:
+    elif is_embedding(name):
         std = EMBEDDING_STD
     elif "lm_head" in name:
         std = HEAD_GAIN / shape[1] ** 0.5

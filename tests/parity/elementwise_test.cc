@@ -28,8 +28,15 @@ class Elementwise : public testing::TestWithParam<std::string> {
 TEST_P(Elementwise, Scales) {
   for (const int64_t width : kRowWidths) {
     const auto x = random_.uniforms(5 * (width + 3));
-    const Matrix values(*backend_, 5, width + 3, x);
-    backend_->scale(values.view().columns(2, width), 0.22f);
+    const Matrix values(*backend_, 5, width + 3, x), out(*backend_, 5, width);
+    backend_->scale(values.view().columns(2, width), 0.5f, out.view());
+    const auto halves = out.values();
+    for (size_t i = 0; i < halves.size(); ++i) {
+      const size_t row = i / size_t(width), column = i % size_t(width);
+      ASSERT_EQ(halves[i], 0.5f * x[row * size_t(width + 3) + 2 + column]) << width;
+    }
+    const TensorView some = values.view().columns(2, width);
+    backend_->scale(some, 0.22f, some);
     const auto got = values.values();
     for (size_t i = 0; i < x.size(); ++i) {
       const int64_t column = int64_t(i) % (width + 3);
@@ -37,7 +44,7 @@ TEST_P(Elementwise, Scales) {
     }
   }
   const Matrix values(*backend_, 1, 3);
-  EXPECT_THROW(backend_->scale(values.view(), kNan), InternalError);
+  EXPECT_THROW(backend_->scale(values.view(), kNan, values.view()), InternalError);
 }
 
 // The exponential (2 ulp), the sum and the quotient: 6 roundoffs, and the reference's. Where the

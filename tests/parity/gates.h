@@ -12,6 +12,7 @@ inline constexpr GateSpec kGates[] = {
     {.activation = Activation::kGeluErf},
     {.activation = Activation::kGeluTanh},
     {.limit = 0.6f, .alpha = 1.702f},
+    {.factor = 0.4f},
 };
 
 }  // namespace headrace

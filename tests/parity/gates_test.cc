@@ -49,22 +49,24 @@ double exact(const GateSpec& spec, double g, double u) {
     const double inner = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
     return 0.5 * g * (1.0 + std::tanh(inner)) * u;
   }
-  return g * sigmoid(g) * u;
+  const double c = double{spec.factor} * g;
+  return c * sigmoid(c) * u;
 }
 
 // An activation is off as activate() is (vision_rows_test.cc): by 8 roundoffs of itself and by 2 of
-// |g|, of GELU by erf by 5 of |g|. The clamped gate's argument takes one product: as quick GELU.
+// |g|, of GELU by erf by 5 of |g|. The clamped gate's argument takes one product, and so does that
+// with a factor: as quick GELU.
 // Then a sum (of the clamped gate: its own roundoff is of |u| + 1) and a product.
 TEST_P(Gates, MatchTheirFormulas) {
   std::vector<float> gate, up;
   for (float v = -12.0f; v <= 12.0f; v += 0.0173f) gate.push_back(v);
   for (float v = 1e-30f; v < 1e4f; v *= 3.1f) gate.insert(gate.end(), {v, -v});
   for (size_t i = 0; i < gate.size(); ++i) up.push_back(float(int(i * 7 % 41) - 20) * 0.45f);
-  for (const GateSpec& spec : {kGates[0], kGates[1], kGates[2], kGates[3], kGptOss}) {
+  for (const GateSpec& spec : {kGates[0], kGates[1], kGates[2], kGates[3], kGates[4], kGptOss}) {
     const auto got = run(spec, gate, up);
     for (size_t i = 0; i < gate.size(); ++i) {
       const double g = gate[i], u = up[i], want = exact(spec, g, u);
-      const double c = spec.limit > 0.0f ? std::min(g, double{spec.limit}) : g;
+      const double c = spec.limit > 0.0f ? std::min(g, double{spec.limit}) : spec.factor * g;
       const double through = spec.limit > 0.0f ? std::abs(u) + 1.0 : std::abs(u);
       const double bound =
           (5.0 * std::abs(c) * through + 11.0 * std::abs(want)) * kF32Roundoff + 1e-34 * through;
@@ -113,6 +115,9 @@ TEST_P(Gates, RefuseWhatTheyAreNot) {
   const std::vector<float> one = {1.0f};
   EXPECT_THROW(run({.activation = Activation::kQuickGelu}, one, one), InternalError);
   EXPECT_THROW(run({.activation = Activation::kGeluTanh, .limit = 7.0f}, one, one), InternalError);
+  EXPECT_THROW(run({.activation = Activation::kRelu2}, one, one), InternalError);
+  EXPECT_THROW(run({.activation = Activation::kGeluErf, .factor = 2.0f}, one, one), InternalError);
+  EXPECT_THROW(run({.limit = 7.0f, .factor = 2.0f}, one, one), InternalError);
   EXPECT_THROW(run({.limit = -1.0f}, one, one), InternalError);
   EXPECT_THROW(run({.limit = std::numeric_limits<float>::infinity()}, one, one), InternalError);
 }

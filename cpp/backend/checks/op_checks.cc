@@ -117,8 +117,9 @@ void check_layer_norm(const TensorView& x, const TensorView& weight, const Tenso
   if (bias.data != nullptr) check_vector(bias, x.cols(), act);
 }
 
-void check_scale(const TensorView& x, float factor, DType act) {
-  check_matrix(x, x.shape[0], x.shape[1], act);
+void check_scale(const TensorView& x, float factor, const TensorView& out, DType act) {
+  check_matrix(out, out.shape[0], out.shape[1], act);
+  check_matrix(x, out.rows(), out.cols(), act);
   HEADRACE_CHECK(std::isfinite(factor), factor);
 }
 
@@ -149,7 +150,10 @@ void check_gate(const GateSpec& spec) {
   HEADRACE_CHECK(spec.activation <= Activation::kGeluTanh, kind);
   HEADRACE_CHECK(std::isfinite(spec.limit) && spec.limit >= 0.0f && std::isfinite(spec.alpha),
                  spec.limit, " ", spec.alpha);
-  HEADRACE_CHECK(spec.limit == 0.0f || spec.activation == Activation::kSilu, kind);
+  HEADRACE_CHECK(std::isfinite(spec.factor) && (spec.limit == 0.0f || spec.factor == 1.0f),
+                 spec.factor);
+  HEADRACE_CHECK(
+      (spec.limit == 0.0f && spec.factor == 1.0f) || spec.activation == Activation::kSilu, kind);
 }
 
 void check_gate_mul(const TensorView& gate_up, const GateSpec& spec, const TensorView& out,

@@ -23,7 +23,7 @@ void check_add_rms_norm(const TensorView& residual, const TensorView& delta,
                         const TensorView& weight, const TensorView& out);
 void check_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
                       const TensorView& out, DType act = DType::kF32);
-void check_scale(const TensorView& x, float factor, DType act = DType::kF32);
+void check_scale(const TensorView& x, float factor, const TensorView& out, DType act = DType::kF32);
 void check_mul_sigmoid(const TensorView& gate, const TensorView& out, DType act = DType::kF32);
 void check_cap_logits(const TensorView& logits, float factor, float cap);
 /// `n`: columns of out.

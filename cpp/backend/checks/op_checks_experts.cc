@@ -38,7 +38,13 @@ void check_route(const TensorView& x, const PackedWeight& gate, const TensorView
 }
 
 void check_expert_gate(const Experts& args, DType act) {
-  check_gate(args.gate);
+  if (args.gated()) {
+    check_gate(args.gate);
+  } else {
+    HEADRACE_CHECK(args.gate.activation == Activation::kRelu2 && args.gate.limit == 0.0f &&
+                       args.gate.factor == 1.0f,
+                   static_cast<int>(args.gate.activation));
+  }
   const int64_t experts = args.down.experts();
   if (args.gate_up_bias.data != nullptr) {
     check_vector(args.gate_up_bias, experts * args.gate_up.n(), act);
@@ -50,7 +56,8 @@ void check_experts(const Experts& args) {
   check_expert_gate(args);
   const int64_t rows = args.x.shape[0], top_k = args.ids.shape[1];
   HEADRACE_CHECK(args.gate_up.experts() == args.down.experts() &&
-                     args.gate_up.n() == 2 * args.down.k() && args.gate_up.k() == args.down.n(),
+                     args.gate_up.n() == (args.gated() ? 2 : 1) * args.down.k() &&
+                     args.gate_up.k() == args.down.n(),
                  args.gate_up.experts(), " of ", args.gate_up.n(), " x ", args.gate_up.k(), " and ",
                  args.down.experts(), " of ", args.down.n(), " x ", args.down.k());
   HEADRACE_CHECK(

@@ -107,7 +107,7 @@ void check_causal_conv(const StepBatch& batch, int64_t rows, const TensorView& x
                  states.window);
   check_matrix(x, rows, spec.channels, act);
   check_matrix(out, rows, spec.channels, act);
-  check_vector(weight, int64_t{spec.channels} * spec.kernel);
+  check_vector(weight, int64_t{spec.kernel} * spec.channels);
   if (bias.data != nullptr) check_vector(bias, spec.channels);
 }
 

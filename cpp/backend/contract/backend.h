@@ -245,15 +245,20 @@ class Backend {
 
   /// out[row] = the sum over the row's experts e, in ascending order, of
   /// weight * (down_e . gate_mul(gate_up_e . x[row] + its bias) + its bias), float32; what lies
-  /// between are activations, rounded as linear() rounds them. Moves the weights of all experts
-  /// that some row uses.
+  /// between are activations, rounded as linear() rounds them. Without gates activate() stands for
+  /// gate_mul(). Moves the weights of all experts that some row uses.
   virtual void experts(const Experts& args) = 0;
 
   /// out += x, both [T, H] act.
   virtual void add(TensorView x, TensorView out) = 0;
 
-  /// x *= factor, rounded once. x [T, n] act. Moves 2*T*n*act bytes. REQUIRES: a finite factor.
-  virtual void scale(TensorView x, float factor) = 0;
+  /// out = x * factor, rounded once. x, out [T, n] act, some columns of wider rows perhaps; out may
+  /// be x. Moves 2*T*n*act bytes. REQUIRES: a finite factor.
+  virtual void scale(TensorView x, float factor, TensorView out) = 0;
+
+  /// x = f(x), elementwise, float32, rounded once. x [T, n] act, some columns of wider rows
+  /// perhaps. Also outside of steps. Moves 2*T*n*act bytes.
+  virtual void activate(Activation kind, TensorView x) = 0;
 
   /// out *= sigmoid(gate), float32, rounded once. gate, out [T, n] act: gate is often some columns
   /// of wider rows. Moves 3*T*n*act bytes.
@@ -318,9 +323,9 @@ class Backend {
   // the layout of `cache`, which is StepBatch::cache. Each loads the states of each slice from its
   // state_in, and stores what they have become to its state_out and its saves.
 
-  /// out[t][c] = f(sum over j of weight[c][j] * x[t - kernel + 1 + j][c], j ascending, + bias[c]),
+  /// out[t][c] = f(sum over j of weight[j][c] * x[t - kernel + 1 + j][c], j ascending, + bias[c]),
   /// where the x before the slice are the state's window, which becomes the slice's last x. x, out
-  /// [T, channels] act; weight [channels, kernel] f32; bias [channels] f32, may be empty. float32,
+  /// [T, channels] act; weight [kernel, channels] f32; bias [channels] f32, may be empty. float32,
   /// rounded once. Moves 2*T*channels*act bytes, and each slice's window twice.
   virtual void causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,
                            KvCache& cache, int32_t layer, TensorView out) = 0;
@@ -363,9 +368,6 @@ class Backend {
 
   // --- vision towers: outside of steps too, on rows that no batch describes
   // -----------------------
-
-  /// x = f(x), elementwise; x [T, H] act. Moves 2*T*H*act bytes.
-  virtual void activate(Activation kind, TensorView x) = 0;
 
   /// x [T, heads*d] act: turns every head by `table` [T, d] f32, of which a row has d/2 cosines and
   /// then d/2 sines: with a = x[i] and b = x[i + d/2] of a head, x[i] = a*cos[i] - b*sin[i] and

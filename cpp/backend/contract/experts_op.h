@@ -5,11 +5,10 @@
 #include <cstdint>
 
 #include "backend/contract/activation.h"
+#include "backend/contract/packed_weight.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
-
-class PackedWeight;
 
 inline constexpr int32_t kMaxExperts = 1024;
 inline constexpr int32_t kMaxTopExperts = 64;
@@ -49,18 +48,20 @@ struct Experts {
   TensorView x;        ///< [T, H] act
   TensorView ids;      ///< [T, top_k] i32, as route() gives them
   TensorView weights;  ///< [T, top_k] f32
-  /// [2 * I, H] for each expert, packed with kGateUp; codes may be reordered, each expert's in its
-  /// own way.
+  /// [2 * I, H] for each expert, packed with kGateUp; of experts without gates up alone, [I, H],
+  /// packed with kLinear. Codes may be reordered, each expert's in its own way.
   const PackedWeight& gate_up;
   const PackedWeight& down;  ///< [H, I] for each
   TensorView out;            ///< [T, H] act
   /// -1: the weights are of all experts. Else they are of those from this number on (a rank's), and
   /// what other experts would give is left out of the sum: none of its own gives 0.
   int32_t first = -1;
+  /// Without gates its activation is all that counts: kRelu2.
   GateSpec gate = {};
-  /// [E * 2 * I] and [E * H] act for the E experts of the weights, each may be empty.
+  /// [E * rows of gate_up] and [E * H] act for the E experts of the weights, each may be empty.
   TensorView gate_up_bias = {}, down_bias = {};
 
+  bool gated() const noexcept { return gate_up.n() != down.k(); }
   /// Which of its matrices an id means; none: -1.
   int32_t own(int32_t id, int64_t experts) const noexcept {
     if (first < 0) return id;

@@ -91,7 +91,7 @@ class CpuBackend : public Backend {
              const RouterSpec& spec, TensorView ids, TensorView weights) override;
   void experts(const Experts& args) override;
   void add(TensorView x, TensorView out) override;
-  void scale(TensorView x, float factor) override;
+  void scale(TensorView x, float factor, TensorView out) override;
   void mul_sigmoid(TensorView gate, TensorView out) override;
   void cap_logits(TensorView logits, float factor, float cap) override;
   void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override;

@@ -22,6 +22,7 @@ namespace headrace {
 enum class PanelEpilogue : uint8_t {
   kStore,        ///< out[col] = acc + bias
   kAdd,          ///< out[col] += acc + bias
+  kRelu2,        ///< out[col] = max(acc + bias, 0)^2
   kGateMul,      ///< vectors alternate gate, up: out[col] = gate_mul(gate + bias, up + up_bias)
   kGateUp,       ///< the same vectors: out[col] = gate + bias, out[col + up_column] = up + up_bias
   kAddWeighted,  ///< out[col] of row out_rows[row] += row_weights[row] * (acc + bias)

@@ -26,8 +26,8 @@ struct RowKernels {
   float (*gate)(const float* x, const float* gate, int64_t n);
   /// out[i] += factor * x[i].
   void (*add_scaled)(const float* x, float factor, int64_t n, float* out);
-  /// x[i] *= factor.
-  void (*scale)(float* x, float factor, int64_t n);
+  /// out[i] = x[i] * factor. out may be x.
+  void (*scale)(const float* x, float factor, int64_t n, float* out);
   /// out[i] *= sigmoid(gate[i]).
   void (*mul_sigmoid)(const float* gate, int64_t n, float* out);
   /// x[i] = cap * tanh(x[i] * factor / cap).

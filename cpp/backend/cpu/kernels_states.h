@@ -33,7 +33,7 @@ struct StateTask {
   int64_t out_stride;
 };
 
-/// Rows of a causal convolution, of at most as many channels as `taps` has room for.
+/// Rows of a causal convolution.
 struct ConvTask {
   const float* x;       ///< [rows][x_stride]
   const float* window;  ///< [kernel - 1][window_stride]: the rows before them

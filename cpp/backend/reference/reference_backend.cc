@@ -315,11 +315,14 @@ class ReferenceBackend final : public Backend {
         if (args.first >= 0 && expert < 0) continue;
         HEADRACE_CHECK(expert >= 0 && expert < args.down.experts(), expert);
         for (int64_t j = 0; j < inner_cols; ++j) {
-          const int64_t gate = expert * args.gate_up.n() + j;
-          const double open = product(args.x, i, args.gate_up, gate, args.gate_up_bias);
-          const double up = product(args.x, i, args.gate_up, gate + inner_cols, args.gate_up_bias);
+          const int64_t first = expert * args.gate_up.n() + j;
+          const auto feature = [&](int64_t number) {
+            return static_cast<float>(product(args.x, i, args.gate_up, number, args.gate_up_bias));
+          };
           inner[size_t(j)] =
-              reference_gate(args.gate, static_cast<float>(open), static_cast<float>(up));
+              args.gated() ? reference_gate(args.gate, feature(first), feature(first + inner_cols))
+                           : static_cast<float>(reference_activation(
+                                 args.gate.activation, static_cast<double>(feature(first))));
         }
         for (int64_t j = 0; j < cols; ++j) {
           const double sum = product(inner_row, 0, args.down, expert * cols + j, args.down_bias);
@@ -339,9 +342,9 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void scale(TensorView x, float factor) override {
-    check_scale(x, factor);
-    reference_scale(x, factor);
+  void scale(TensorView x, float factor, TensorView out) override {
+    check_scale(x, factor, out);
+    reference_scale(x, factor, out);
   }
   void mul_sigmoid(TensorView gate, TensorView out) override {
     check_mul_sigmoid(gate, out);

@@ -65,6 +65,8 @@ double reference_activation(Activation kind, double x) {
     }
     case Activation::kQuickGelu:
       return x / (1.0 + std::exp(-1.702 * x));
+    case Activation::kRelu2:
+      return x < 0.0 ? 0.0 : x * x;  // NaN stays NaN
   }
   HEADRACE_CHECK(false, static_cast<int>(kind));
   return x;
@@ -72,7 +74,10 @@ double reference_activation(Activation kind, double x) {
 
 float reference_gate(const GateSpec& spec, float gate, float up) {
   double g = gate, u = up;
-  if (spec.limit == 0.0f) return static_cast<float>(reference_activation(spec.activation, g) * u);
+  if (spec.limit == 0.0f) {
+    g *= static_cast<double>(spec.factor);
+    return static_cast<float>(reference_activation(spec.activation, g) * u);
+  }
   const double limit = spec.limit;
   if (g > limit) g = limit;
   if (std::abs(u) > limit) u = std::copysign(limit, u);
@@ -80,8 +85,8 @@ float reference_gate(const GateSpec& spec, float gate, float up) {
   return static_cast<float>(opened * (u + 1.0));
 }
 
-void reference_scale(const TensorView& x, float factor) {
-  each(x, x, [factor](double value, double) { return value * static_cast<double>(factor); });
+void reference_scale(const TensorView& x, float factor, const TensorView& out) {
+  each(out, x, [factor](double, double value) { return value * static_cast<double>(factor); });
 }
 
 void reference_mul_sigmoid(const TensorView& gate, const TensorView& out) {

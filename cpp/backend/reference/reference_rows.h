@@ -17,7 +17,7 @@ void reference_layer_norm(const TensorView& x, const TensorView& weight, const T
 double reference_activation(Activation kind, double x);
 /// What opens the gate, rounded.
 float reference_gate(const GateSpec& spec, float gate, float up);
-void reference_scale(const TensorView& x, float factor);
+void reference_scale(const TensorView& x, float factor, const TensorView& out);
 void reference_mul_sigmoid(const TensorView& gate, const TensorView& out);
 void reference_cap_logits(const TensorView& logits, float factor, float cap);
 

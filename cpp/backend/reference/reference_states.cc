@@ -86,7 +86,7 @@ void reference_causal_conv(const StepBatch& batch, TensorView x, TensorView weig
       for (int32_t c = 0; c < channels; ++c) {
         double sum = bias.data == nullptr ? 0.0 : static_cast<double>(bias.as<float>()[c]);
         for (int32_t j = 0; j < spec.kernel; ++j) {
-          sum += static_cast<double>(taps[int64_t{c} * spec.kernel + j]) *
+          sum += static_cast<double>(taps[int64_t{j} * channels + c]) *
                  inputs[static_cast<size_t>(int64_t{i + j} * channels + c)];
         }
         if (spec.silu) sum = reference_activation(Activation::kSilu, sum);

@@ -21,7 +21,6 @@ struct BlockContext {
   StepLoras& loras;
   const ModalityRows& modalities;  ///< of the rows that blocks get
   NormSpec norm;
-  float residual_scale = 1.0f;  ///< of what blocks add
   bool has_ranks = false;   ///< other ranks add to the residual, too: all parts are summed first
   TensorView lora_scratch;  ///< for Backend::lora
 };
@@ -43,6 +42,7 @@ struct StepRows {
 /// What comes after a block's own work.
 struct Tail {
   TensorView post_norm;  ///< [H] of the block's result, before it is added; empty: none
+  float scale = 1.0f;    ///< of that, then
   /// [H] of the residual, for the next block. Empty: StepRows::normed stays as it is, because the
   /// next block reads the residual itself, or what this one has read.
   TensorView norm;

@@ -12,21 +12,26 @@ namespace headrace {
 
 namespace {
 
-/// H hidden size.
+/// H hidden size, L columns of experts' rows.
 struct RowScratch {
+  TensorView latent, latent_out;  // [T, L] into the experts and out of them; if L is H [T, 0]
   TensorView shared;              // [T, H] what the shared MLP gives; without one [T, 0]
   TensorView sorted, sorted_out;  // [T, H] rows by modality; without groups for them [T, 0]
   TensorView normed;              // [T, H] what the router reads, then the experts; or [T, 0]
 };
 
-struct RowKinds {
-  bool shared, vision, normed;
+/// What of it a layer has.
+struct RowUses {
+  int64_t latent = 0;  ///< L; 0: H
+  bool shared = false, vision = false, normed = false;
 };
 
-RowScratch place_rows(const RowKinds& kinds, int64_t hidden, const StepLimits& limits,
+RowScratch place_rows(const RowUses& uses, int64_t hidden, const StepLimits& limits,
                       Carver& carver) {
-  const auto& [shared, vision, normed] = kinds;
+  const auto& [latent, shared, vision, normed] = uses;
   RowScratch out;
+  out.latent = carver.matrix(limits.rows, latent, limits.activation);
+  out.latent_out = carver.matrix(limits.rows, latent, limits.activation);
   out.normed = carver.matrix(limits.rows, normed ? hidden : 0, limits.activation);
   out.shared = carver.matrix(limits.rows, shared ? hidden : 0, limits.activation);
   out.sorted = carver.matrix(limits.rows, vision ? hidden : 0, limits.activation);
@@ -66,30 +71,35 @@ class Group {
   }
 
   const PackedWeight& first_weight() const { return *gate_; }
-  int64_t hidden() const { return down_->n(); }
+  int64_t hidden() const { return gate_->k(); }
 
   void place(const StepLimits& limits, Carver& carver) {
     choice_ = place_choice(router_.top_k, limits, carver);
   }
 
-  /// out = what the group makes of x. `next`: the weight that is read behind it.
+  /// out = what the group makes of x.
   void run(Backend& backend, const TensorView& x, const PackedWeight& next,
            const TensorView& out) const {
+    run(backend, x, x, next, out);
+  }
+  /// out = what the experts that x chooses make of `rows`. `next`: the weight that is read behind.
+  void run(Backend& backend, const TensorView& x, const TensorView& rows, const PackedWeight& next,
+           const TensorView& out) const {
     choose(backend, x);
-    run_chosen(backend, x, next, out);
+    run_chosen(backend, rows, next, out);
   }
 
-  /// Both by themselves: the choice goes by other rows than the experts read.
+  /// Both by themselves.
   void choose(Backend& backend, const TensorView& x) const {
     backend.route(x, *gate_, logit_bias_.view, correction_.view, router_,
                   choice_.ids.first_rows(x.rows()), choice_.weights.first_rows(x.rows()));
   }
-  void run_chosen(Backend& backend, const TensorView& x, const PackedWeight& next,
+  void run_chosen(Backend& backend, const TensorView& rows, const PackedWeight& next,
                   const TensorView& out) const {
-    const TensorView ids = choice_.ids.first_rows(x.rows());
-    const TensorView weights = choice_.weights.first_rows(x.rows());
+    const TensorView ids = choice_.ids.first_rows(rows.rows());
+    const TensorView weights = choice_.weights.first_rows(rows.rows());
     backend.expect(next);
-    backend.experts({x, ids, weights, *gate_up_, *down_, out, first_, activation_,
+    backend.experts({rows, ids, weights, *gate_up_, *down_, out, first_, activation_,
                      gate_up_bias_.view, down_bias_.view});
   }
 
@@ -121,6 +131,8 @@ class ExpertBlock final : public FeedForward {
  public:
   ExpertBlock(const ExpertSources& sources, WeightReader& reader)
       : experts_(sources.experts, reader) {
+    latent_in_ = load_linear(reader, sources.latent_in);
+    latent_out_ = load_linear(reader, sources.latent_out);
     if (sources.vision != nullptr) vision_.emplace(*sources.vision, reader);
     shared_gate_ = reader.vector(sources.shared_gate);
     if (sources.shared != nullptr) shared_.emplace(*sources.shared, reader);
@@ -132,7 +144,8 @@ class ExpertBlock final : public FeedForward {
   void place(const StepLimits& limits, Carver& carver) override {
     experts_.place(limits, carver);
     if (vision_) vision_->place(limits, carver);
-    rows_ = place_rows({shared_.has_value(), vision_.has_value(), norms_.has_value()},
+    const int64_t latent = has_latent() ? latent_in_.weight->n() : 0;
+    rows_ = place_rows({latent, shared_.has_value(), vision_.has_value(), norms_.has_value()},
                        experts_.hidden(), limits, carver);
     if (shared_) shared_->place(limits, carver);
   }
@@ -141,7 +154,9 @@ class ExpertBlock final : public FeedForward {
     if (norms_) return add_beside(context, step, tail);
     Backend& backend = context.backend;
     const PackedWeight& behind = shared_ ? shared_->first_weight() : tail.weight;
-    if (!vision_ || context.modalities.num_vision() == 0) {
+    if (has_latent()) {
+      run_latent(context, step, behind);
+    } else if (!vision_ || context.modalities.num_vision() == 0) {
       experts_.run(backend, step.input, behind, step.delta);
     } else if (context.modalities.num_text() == 0) {
       vision_->run(backend, step.input, behind, step.delta);
@@ -154,6 +169,18 @@ class ExpertBlock final : public FeedForward {
   }
 
  private:
+  bool has_latent() const { return latent_in_.weight != nullptr; }
+
+  void run_latent(const BlockContext& context, const StepRows& step,
+                  const PackedWeight& behind) const {
+    const TensorView in = rows_.latent.first_rows(step.rows());
+    const TensorView out = rows_.latent_out.first_rows(step.rows());
+    run_linear(context, latent_in_, step.input, in);
+    experts_.run(context.backend, step.input, in, *latent_out_.weight, out);
+    context.backend.expect(behind);
+    run_linear(context, latent_out_, out, step.delta);
+  }
+
   /// Rows of both modalities: sorted, so that each group has its rows together, and sorted back.
   void run_apart(const BlockContext& context, const StepRows& step,
                  const PackedWeight& behind) const {
@@ -173,7 +200,7 @@ class ExpertBlock final : public FeedForward {
     Backend& backend = context.backend;
     const TensorView normed = rows_.normed.first_rows(step.rows());
     run_norm(context, step.residual, norms_->router.view, normed);
-    backend.scale(normed, norms_->router_scale);
+    backend.scale(normed, norms_->router_scale, normed);
     experts_.choose(backend, normed);
     run_norm(context, step.residual, norms_->experts.view, normed);
     experts_.run_chosen(backend, normed, shared_->first_weight(), step.delta);
@@ -212,6 +239,7 @@ class ExpertBlock final : public FeedForward {
   }
 
   Group experts_;
+  Linear latent_in_, latent_out_;
   std::optional<Group> vision_;
   DeviceVector shared_gate_;
   std::optional<GatedMlp> shared_;
@@ -223,6 +251,7 @@ class ExpertBlock final : public FeedForward {
 
 std::vector<MatrixSource*> ExpertSources::matrices() {
   std::vector<MatrixSource*> out = experts.matrices();
+  out.insert(out.end(), {&latent_in.matrix, &latent_out.matrix});
   if (vision != nullptr) {
     for (MatrixSource* source : vision->matrices()) out.push_back(source);
   }
@@ -233,6 +262,7 @@ std::vector<MatrixSource*> ExpertSources::matrices() {
 
 std::vector<VectorSource*> ExpertSources::vectors() {
   std::vector<VectorSource*> out = experts.vectors();
+  out.insert(out.end(), {&latent_in.bias, &latent_out.bias});
   if (vision != nullptr) {
     for (VectorSource* source : vision->vectors()) out.push_back(source);
   }
@@ -264,13 +294,14 @@ void share_experts(const RankPlace& place, ExpertGroup& group) {
 
 /// Some inner features of each expert. Its result is a part of a sum: the first rank adds the bias.
 void share_widths(const RankPlace& place, ExpertGroup& group) {
-  const int64_t width = group.down.k;
+  const int64_t width = group.down.k, outputs = group.gate_up.n();
   const SourceRange own = input_range(group.down, place, "an intermediate size");
-  const std::vector<SourceRange> rows{own, {width + own.first, own.count}};
+  std::vector<SourceRange> rows{own};
+  if (outputs == 2 * width) rows.push_back({width + own.first, own.count});
   if (!group.gate_up_bias.empty()) {
     for (int32_t expert = 0; expert < group.gate_up.experts; ++expert) {
       for (const SourceRange& range : rows) {
-        group.gate_up_bias.ranges.push_back({expert * 2 * width + range.first, range.count});
+        group.gate_up_bias.ranges.push_back({expert * outputs + range.first, range.count});
       }
     }
   }
@@ -291,14 +322,15 @@ void ExpertSources::share(const RankPlace& place) {
   const auto share_group = place.whole_experts ? share_experts : share_widths;
   share_group(place, experts);
   if (vision != nullptr) share_group(place, *vision);
+  if (place.index > 0) latent_out.bias = {};  // a rank's rows are a part of a sum
   if (shared != nullptr) shared->share(place);
 }
 
 void ExpertSources::measure(const StepLimits& limits, Carver& carver) const {
   place_choice(experts.router.top_k, limits, carver);
   if (vision != nullptr) place_choice(vision->router.top_k, limits, carver);
-  place_rows({shared != nullptr, vision != nullptr, !norms.empty()}, experts.down.n(), limits,
-             carver);
+  place_rows({latent_in.matrix.n(), shared != nullptr, vision != nullptr, !norms.empty()},
+             experts.gate.k, limits, carver);
   if (shared != nullptr) shared->measure(limits, carver);
 }
 

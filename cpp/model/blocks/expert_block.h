@@ -10,16 +10,17 @@
 
 namespace headrace {
 
-/// Experts with a common router. E experts, I the width of one expert.
+/// Experts with a common router. E experts, I the width of one expert, L the columns of their rows:
+/// H, unless ExpertSources says otherwise.
 struct ExpertGroup {
   RouterSpec router;
   MatrixSource gate;  ///< [E, H]
   /// [E] each, of the router's scores; may be empty.
   VectorSource logit_bias, correction;
   VectorSource factors;  ///< [E] RouterSpec's; may be empty
-  MatrixSource gate_up;  ///< [2 I, H] for each expert
-  MatrixSource down;     ///< [H, I] for each expert
-  /// [2 I] and [H] for each expert; may be empty.
+  MatrixSource gate_up;  ///< [2 I, L] for each expert; without gates [I, L] of use kLinear
+  MatrixSource down;     ///< [L, I] for each expert
+  /// [2 I] and [L] for each expert; may be empty.
   VectorSource gate_up_bias, down_bias;
   GateSpec activation;  ///< of each expert
   int32_t first = -1;   ///< Experts::first
@@ -47,6 +48,9 @@ struct BesideNorms {
 /// shared MLP, if there is one.
 struct ExpertSources final : FeedForwardSources {
   ExpertGroup experts;
+  /// [L, H] and [H, L]: the experts work on what the first makes of a row, and the second makes a
+  /// row of their sum. Empty: L is H.
+  LinearSource latent_in, latent_out;
   /// If not null, vision rows (StepBatch::modalities) go to `vision`, and text rows to `experts`.
   std::unique_ptr<ExpertGroup> vision;
   /// Null: there is no shared MLP.

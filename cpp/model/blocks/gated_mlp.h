@@ -8,12 +8,14 @@
 namespace headrace {
 
 /// down(gated(x)), where GateSpec makes gated(x) of gate(x) and up(x); I is the intermediate size.
+/// Without a gate the activation of up(x) stands for gated(x).
 struct GatedMlpSources final : FeedForwardSources {
-  LinearSource gate_up;  ///< [2 I, H]
+  LinearSource gate_up;  ///< [2 I, H] of use kGateUp; without a gate [I, H] of use kLinear
   LinearSource down;     ///< [H, I]
   GateSpec gate;
 
-  int64_t width() const noexcept { return gate_up.matrix.n() / 2; }
+  bool gated() const noexcept { return gate_up.matrix.use == WeightUse::kGateUp; }
+  int64_t width() const noexcept { return gate_up.matrix.n() / (gated() ? 2 : 1); }
 
   std::vector<MatrixSource*> matrices() override { return {&gate_up.matrix, &down.matrix}; }
   std::vector<VectorSource*> vectors() override { return {&gate_up.bias, &down.bias}; }
@@ -36,9 +38,10 @@ class GatedMlp {
  private:
   Linear gate_up_, down_;
   GateSpec gate_;
+  bool has_gate_;
   int64_t width_;
   TensorView gated_;         // [T, I]
-  TensorView gate_up_rows_;  // [T, 2 I]; without adapters [0, 2 I]
+  TensorView gate_up_rows_;  // [T, 2 I]; without adapters or a gate [0, 2 I]
 };
 
 }  // namespace headrace

@@ -7,7 +7,7 @@ namespace {
 /// Whether nothing but the addition comes between a block and the next one's RMS norm.
 bool is_plain(const BlockContext& context, const Tail& tail) {
   return context.norm.kind == NormKind::kRms && tail.post_norm.data == nullptr &&
-         context.residual_scale == 1.0f && tail.norm.data != nullptr;
+         tail.scale == 1.0f && tail.norm.data != nullptr;
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ void join(const BlockContext& context, const StepRows& step, const Tail& tail, D
   }
   if (reduces) backend.all_reduce(step.delta);
   if (tail.post_norm.data != nullptr) run_norm(context, step.delta, tail.post_norm, step.delta);
-  if (context.residual_scale != 1.0f) backend.scale(step.delta, context.residual_scale);
+  if (tail.scale != 1.0f) backend.scale(step.delta, tail.scale, step.delta);
   if (context.norm.kind == NormKind::kRms && tail.norm.data != nullptr) {
     backend.add_rms_norm(step.residual, step.delta, tail.norm, context.norm.eps, step.normed);
     return;

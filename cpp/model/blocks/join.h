@@ -17,9 +17,9 @@ enum class DeltaPart : uint8_t {
   kWhole,  ///< all of it
 };
 
-/// delta = the tail's norm of delta, times the model's residual_scale; residual += delta; normed =
-/// the next block's norm of the residual. What the model hasn't is left out. Without a norm behind
-/// blocks and without a scale this is one op.
+/// delta = the tail's norm of delta, times its scale; residual += delta; normed = the next block's
+/// norm of the residual. What the model hasn't is left out. Without a norm behind blocks and
+/// without a scale this is one op.
 void join(const BlockContext& context, const StepRows& step, const Tail& tail,
           DeltaPart part = DeltaPart::kOwn);
 

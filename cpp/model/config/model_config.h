@@ -77,8 +77,9 @@ struct ModelConfig {
   NormSpec norm;
   /// Added to the weights of norms, in float32: 1 where the checkpoint has them as differences.
   float norm_offset = 0.0f;
-  float embedding_scale = 1.0f;  ///< of the tokens' embeddings
-  float residual_scale = 1.0f;   ///< of what blocks add to the residual
+  float embedding_scale = 1.0f;     ///< of the tokens' embeddings
+  float residual_scale = 1.0f;      ///< of what blocks add to the residual
+  float feed_forward_scale = 1.0f;  ///< of what feed-forward blocks add, besides
   float logit_scale = 1.0f;
   float logit_cap = 0.0f;  ///< logits are cap * tanh(logit / cap), after the scale; 0: as they are
   bool tie_word_embeddings = false;

@@ -72,7 +72,7 @@ struct Decoder::Impl {
   void read_logits(const StepRows& step, const TensorView& out);
   /// What of a layer comes behind its mixing of rows.
   void finish_layer(size_t index, const StepRows& step);
-  /// out = what the layer's mixer reads of the residual, if it has a norm.
+  /// out = what the layer's first block reads of the residual, if it has a norm.
   void norm_residual(size_t index, const TensorView& residual, const TensorView& out);
   TensorView hidden_rows(std::span<const int32_t> rows);
   /// The layers behind the last one that keeps something, for rows of the last step, whose
@@ -98,7 +98,8 @@ struct Decoder::Impl {
   StepLoras loras;
   ModalityRows modalities;
   BlockContext context;
-  RowSteps row_steps;  // of the last step
+  const bool rest_reads;  // layers behind num_keeping read what others keep
+  RowSteps row_steps;     // of the last step
   KvCache* last_cache = nullptr;
   int64_t last_rows = 0;
   bool has_all_hidden = false;  // scratch.rows.normed are its rows after the final norm
@@ -122,8 +123,9 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
               .loras = loras,
               .modalities = modalities,
               .norm = config.norm,
-              .residual_scale = config.residual_scale,
               .has_ranks = options.rank.count > 1},
+      rest_reads(std::any_of(kept.begin() + static_cast<ptrdiff_t>(num_keeping), kept.end(),
+                             [](const LayerKeeps& layer) { return layer.reads >= 0; })),
       row_steps(options_in.max_logit_rows) {
   for (const LayerSources& layer : sources.layers) {
     layers.push_back(load_layer(backend, reader, layer, static_cast<int32_t>(layers.size())));
@@ -195,10 +197,10 @@ void Decoder::Impl::run(const Pass& pass) {
   if (per_layer) per_layer->run(backend, step);
   put_given(step, pass.given);
   make_rope_tables(backend, config, step);
-  backend.expect(layers[0].mixer->first_weight());
+  backend.expect(layers[0].first_weight());
   norm_residual(0, step.residual, step.normed);
   for (size_t i = 0; i < layers.size(); ++i) {
-    layers[i].mixer->mix(context, mixer_rows(layers[i], step), pass.cache);
+    mix_layer(context, layers[i], step, pass.cache);
     // The rest is done for the rows that are asked for: hidden_rows().
     if (i + 1 == layers.size() || (i + 1 == num_keeping && !pass.whole && !pass.all_hidden)) break;
     finish_layer(i, step);
@@ -272,10 +274,12 @@ TensorView Decoder::Impl::hidden_rows(std::span<const int32_t> rows) {
 }
 
 void Decoder::Impl::run_rest(std::span<const int32_t> rows, const StepRows& chosen) {
-  backend.begin_step(row_steps.choose(rows));
-  make_rope_tables(backend, config, chosen);
+  if (rest_reads) {
+    backend.begin_step(row_steps.choose(rows));
+    make_rope_tables(backend, config, chosen);
+  }
   for (size_t i = num_keeping; i < layers.size(); ++i) {
-    layers[i].mixer->mix(context, mixer_rows(layers[i], chosen), *last_cache);
+    mix_layer(context, layers[i], chosen, *last_cache);
     finish_layer(i, chosen);
   }
 }
@@ -305,12 +309,11 @@ void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
     return;
   }
   const Layer& next = layers[index + 1];
-  headrace::finish_layer(context, layers[index], step, next.mixer_norm.view,
-                         next.mixer->first_weight());
+  headrace::finish_layer(context, layers[index], step, next.first_norm(), next.first_weight());
 }
 
 void Decoder::Impl::norm_residual(size_t index, const TensorView& residual, const TensorView& out) {
-  const TensorView& norm = layers[index].mixer_norm.view;
+  const TensorView& norm = layers[index].first_norm();
   if (norm.data != nullptr) run_norm(context, residual, norm, out);
 }
 

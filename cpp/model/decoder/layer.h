@@ -13,17 +13,26 @@ namespace headrace {
 struct Layer {
   DeviceVector mixer_norm, feed_forward_norm, mixer_post_norm, feed_forward_post_norm;
   DeviceVector last_post_norm;
+  float mixer_scale = 1.0f, feed_forward_scale = 1.0f;
   bool parallel = false;
-  int64_t mixed_columns = 0;  ///< MixerSources::mixed_columns
-  std::unique_ptr<Mixer> mixer;
-  std::unique_ptr<FeedForward> feed_forward;
-  std::unique_ptr<FeedForward> last;  ///< LayerSources::last
-  float scalar = 1.0f;                ///< of the residual, at last
+  int64_t mixed_columns = 0;                  ///< MixerSources::mixed_columns
+  std::unique_ptr<Mixer> mixer;               ///< null: it has none
+  std::unique_ptr<FeedForward> feed_forward;  ///< likewise
+  std::unique_ptr<FeedForward> last;          ///< LayerSources::last
+  float scalar = 1.0f;                        ///< of the residual, at last
+
+  /// The norm that its first block reads; may be empty.
+  const TensorView& first_norm() const;
+  const PackedWeight& first_weight() const;
 };
 
 /// `number`: the layer's number in the cache's layout. `backend`: the reader's.
 Layer load_layer(Backend& backend, WeightReader& reader, const LayerSources& sources,
                  int32_t number);
+
+/// Mixer::mix, if the layer has a mixer. REQUIRES: normed is the rows' first_norm(), if it has one.
+void mix_layer(const BlockContext& context, const Layer& layer, const StepRows& step,
+               KvCache& cache);
 
 /// The rows as the layer's mixer reads them, with its own columns of StepRows::mixed. REQUIRES:
 /// normed is their mixer_norm, if it has one.

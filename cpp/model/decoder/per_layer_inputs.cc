@@ -35,13 +35,13 @@ void PerLayerInputs::run(Backend& backend, const StepRows& step) const {
   const TensorView& out = step.per_layer;
   const TensorView rows = rows_.first_rows(out.rows());
   backend.linear(step.residual, *projection_, {}, out);
-  backend.scale(out, projection_scale_);
+  backend.scale(out, projection_scale_, out);
   const TensorView pieces(out.data, out.dtype, {out.rows() * out.cols() / size_, size_});
   backend.rms_norm(pieces, norm_.view, norm_eps_, pieces);
   backend.embed(*table_, rows);
-  backend.scale(rows, table_scale_);
+  backend.scale(rows, table_scale_, rows);
   backend.add(rows, out);
-  backend.scale(out, std::numbers::sqrt2_v<float> / 2.0f);
+  backend.scale(out, std::numbers::sqrt2_v<float> / 2.0f, out);
 }
 
 }  // namespace headrace

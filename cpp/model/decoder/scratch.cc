@@ -7,11 +7,19 @@ namespace headrace {
 size_t count_keeping(const ModelSources& sources) {
   size_t out = sources.layers.size();
   const auto keeps = [](const LayerSources& layer) {
-    return layer.mixer->cache_rows().num_kv_heads > 0 || !layer.mixer->state().empty();
+    return layer.mixer != nullptr &&
+           (layer.mixer->cache_rows().num_kv_heads > 0 || !layer.mixer->state().empty());
   };
   while (out > 1 && !keeps(sources.layers[out - 1])) --out;
   return out;
 }
+
+namespace {
+
+/// Whether what the layer's feed-forward block reads exists before rows are chosen.
+bool keeps_normed(const LayerSources& layer) { return layer.parallel || layer.mixer == nullptr; }
+
+}  // namespace
 
 ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,
                            const DecoderOptions& options, DType activation) {
@@ -19,7 +27,7 @@ ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& source
                    .logit_rows = options.max_logit_rows,
                    .hidden = config.hidden_size,
                    .vocab = options.rank.index == 0 ? config.vocab_size : 0,
-                   .parallel = sources.layers[count_keeping(sources) - 1].parallel,
+                   .last_normed = keeps_normed(sources.layers[count_keeping(sources) - 1]),
                    .per_layer = int64_t{config.num_layers} * config.per_layer_input};
   HEADRACE_CHECK(config.ropes.size() <= kMaxRopes, config.ropes.size());
   for (size_t i = 0; i < config.ropes.size(); ++i) out.ropes[i] = config.ropes[i].rotary_dim;
@@ -27,7 +35,7 @@ ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& source
     out.own_vocab = share_vocabulary(config.vocab_size, options.rank).count;
   }
   for (const LayerSources& layer : sources.layers) {
-    out.mixed = std::max(out.mixed, layer.mixer->mixed_columns());
+    if (layer.mixer != nullptr) out.mixed = std::max(out.mixed, layer.mixer->mixed_columns());
   }
   if (sources.mtp) {
     out.mixed = std::max(out.mixed, sources.mtp->layer.mixer->mixed_columns());
@@ -53,7 +61,7 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver) {
   out.chosen_mixed = carver.matrix(s, sizes.mixed, activation);
   out.rows.per_layer = carver.matrix(t, sizes.per_layer, activation);
   out.chosen_per_layer = carver.matrix(s, sizes.per_layer, activation);
-  out.chosen_normed = carver.matrix(sizes.parallel ? s : 0, sizes.hidden, activation);
+  out.chosen_normed = carver.matrix(sizes.last_normed ? s : 0, sizes.hidden, activation);
   out.logits = carver.matrix(s, sizes.vocab, DType::kF32);
   out.rows.mixed = carver.matrix(t, sizes.mixed, activation);
   out.lora = carver.matrix(sizes.limits.loras ? t : 0, sizes.lora, DType::kF32);

@@ -20,7 +20,7 @@ struct Scratch {
   TensorView lora;              ///< [T, ranks] f32 for Backend::lora; without adapters [0, ranks]
   TensorView chosen_residual;   ///< [S, H] rows that want logits
   TensorView chosen_mixed;      ///< [S, M]
-  TensorView chosen_normed;     ///< [S, H] where a parallel layer finishes them; else [0, H]
+  TensorView chosen_normed;     ///< [S, H] where ScratchSizes::last_normed; else [0, H]
   TensorView chosen_per_layer;  ///< [S, L P]; without such inputs [S, 0]
   TensorView logits;            ///< [S, V] f32
 };
@@ -29,8 +29,9 @@ struct ScratchSizes {
   StepLimits limits;
   int64_t logit_rows = 0, hidden = 0, mixed = 0, vocab = 0, lora = 0;
   std::array<int64_t, kMaxRopes> ropes{};
-  /// The layer that chosen rows begin with is: its feed-forward block reads what its mixer read.
-  bool parallel = false;
+  /// The feed-forward block of the layer that chosen rows begin with reads rows normed before: what
+  /// its mixer read, or what it has instead of one.
+  bool last_normed = false;
   int64_t per_layer = 0;  ///< L P
   int64_t own_vocab = 0;  ///< width of a rank's part of the logits; 0: there are no ranks
   int64_t kept = 0;       ///< rows that an MTP block keeps
@@ -68,15 +69,13 @@ size_t share_scratch(const Layers& layers, Layer* more, Carver& carver, const Pl
     place(block);
     end = std::max(end, carver.offset());
   };
-  for (const auto& layer : layers) {
-    place_one(*layer.mixer);
-    place_one(*layer.feed_forward);
+  const auto place_layer = [&](auto& layer) {
+    if (layer.mixer != nullptr) place_one(*layer.mixer);
+    if (layer.feed_forward != nullptr) place_one(*layer.feed_forward);
     if (layer.last != nullptr) place_one(*layer.last);
-  }
-  if (more != nullptr) {
-    place_one(*more->mixer);
-    place_one(*more->feed_forward);
-  }
+  };
+  for (const auto& layer : layers) place_layer(layer);
+  if (more != nullptr) place_layer(*more);
   return end;
 }
 

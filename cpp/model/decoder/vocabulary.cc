@@ -40,7 +40,7 @@ void Vocabulary::embed(Backend& backend, const TensorView& out) const {
 
 void Vocabulary::finish_embedding(Backend& backend, const TensorView& out) const {
   if (place_.count > 1) backend.all_reduce(out);
-  if (embedding_scale_ != 1.0f) backend.scale(out, embedding_scale_);
+  if (embedding_scale_ != 1.0f) backend.scale(out, embedding_scale_, out);
 }
 
 void Vocabulary::read_logits(Backend& backend, const TensorView& normed,

@@ -73,7 +73,10 @@ struct Family {
   /// Of ModelConfig::per_layer_input. Null: no model of the family has such inputs.
   PerLayerInputSources (*list_per_layer)(const ModelConfig& config,
                                          const TensorNaming& naming) = nullptr;
-  const char* final_norm = "norm";  ///< the module of the norm behind the last layer
+  /// Before the decoder's tensors, the usual first. Files of the body alone have none.
+  std::vector<const char*> prefixes = {"model."};
+  const char* embedding = "embed_tokens";  ///< the module of the tokens' embedding
+  const char* final_norm = "norm";         ///< of the norm behind the last layer
   /// What the block that guesses tokens reads. Null: its checkpoints have none.
   MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
   /// Null: its models see no pictures.
@@ -117,6 +120,8 @@ const Family& qwen3_5_text_family();
 const Family& qwen3_5_moe_text_family();
 const Family& qwen3_next_family();
 const Family& granitemoehybrid_family();
+const Family& nemotron_h_family();
+const Family& falcon_h1_family();
 const Family& qwen2_vl_family();
 const Family& qwen2_5_vl_family();
 const Family& smolvlm_family();

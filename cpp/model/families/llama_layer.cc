@@ -26,6 +26,8 @@ LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming,
   list(out.mixer_post_norm, "mixer_post_norm", names.mixer_post_norm);
   list(out.feed_forward_norm, "mlp_norm", names.feed_forward_norm);
   list(out.feed_forward_post_norm, "mlp_post_norm", names.feed_forward_post_norm);
+  out.mixer_scale = config.residual_scale;
+  out.feed_forward_scale = config.residual_scale * config.feed_forward_scale;
   out.parallel = names.parallel;
   return out;
 }
@@ -108,21 +110,28 @@ std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
   return out;
 }
 
+GateSpec gate_of(const ModelConfig& config, const char* gate_proj) {
+  return gate_proj != nullptr ? config.gate : GateSpec{.activation = Activation::kRelu2};
+}
+
 void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
                     const GatedMlpNames& names, GatedMlpSources& out) {
   const std::string stem = names.stem, name = names.name;
-  std::vector<StoredPart> gate_up{{stem + names.gate_proj, names.width},
-                                  {stem + names.up_proj, names.width}};
+  const bool gated = names.gate_proj != nullptr;
+  std::vector<StoredPart> gate_up{{stem + names.up_proj, names.width}};
   if (naming.paddle()) {  // the gate first, whatever the name says
     gate_up = {{stem + "up_gate_proj", 2 * names.width}};
   } else if (names.fused) {
     gate_up = {{stem + names.gate_up_proj, 2 * names.width}};
+  } else if (gated) {
+    gate_up.insert(gate_up.begin(), {stem + names.gate_proj, names.width});
   }
   const int64_t hidden = config.hidden_size;
-  out.gate_up = naming.linear(name + "gate_up", gate_up, hidden, names.bias, WeightUse::kGateUp);
+  out.gate = gate_of(config, names.gate_proj);
+  out.gate_up = naming.linear(name + (gated ? "gate_up" : "up"), gate_up, hidden, names.bias,
+                              gated ? WeightUse::kGateUp : WeightUse::kLinear);
   out.down =
       naming.linear(name + "down", {{stem + names.down_proj, hidden}}, names.width, names.bias);
-  out.gate = config.gate;
 }
 
 std::unique_ptr<GatedMlpSources> list_mlp(const ModelConfig& config, const LayerNaming& naming,

@@ -37,7 +37,7 @@ LayerSources list_layer_with_norms_behind(const ModelConfig& config, const Layer
 VectorSource list_norm(const ModelConfig& config, const LayerNaming& naming,
                        const std::string& name, const std::string& module, int64_t n);
 
-/// The norms of both blocks.
+/// The norms of both blocks, and their scale.
 LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming,
                         const LayerNames& names = {});
 
@@ -57,10 +57,13 @@ struct GatedMlpNames {
   bool bias = false;
   bool fused = false;  ///< one module has the rows of gate and up
   const char* gate_up_proj = "gate_up_proj";
-  const char* gate_proj = "gate_proj";
+  const char* gate_proj = "gate_proj";  ///< null: it has none
   const char* up_proj = "up_proj";
   const char* down_proj = "down_proj";
 };
+
+/// Of an MLP, or of experts, with that module: without one relu^2.
+GateSpec gate_of(const ModelConfig& config, const char* gate_proj);
 
 void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
                     const GatedMlpNames& names, GatedMlpSources& out);

@@ -125,22 +125,25 @@ ExpertGroup list_group(const ModelConfig& config, const LayerNaming& naming,
                        const ExpertNames& names, const Group& group) {
   const MoeConfig& moe = config.moe;
   const std::string own = group.own;
-  const int64_t hidden = config.hidden_size, width = group.width;
-  const Modules gate_up = naming.paddle()
-                              ? Modules{{"up_gate_proj", 2 * width}}
-                              : Modules{{names.gate_proj, width}, {names.up_proj, width}};
+  const int64_t columns = moe.latent_width > 0 ? moe.latent_width : config.hidden_size;
+  const int64_t width = group.width;
+  const bool gated = names.gate_proj != nullptr;
+  const Modules gate_up = naming.paddle() ? Modules{{"up_gate_proj", 2 * width}}
+                          : gated ? Modules{{names.gate_proj, width}, {names.up_proj, width}}
+                                  : Modules{{names.up_proj, width}};
   const auto parts = [&](const Modules& modules) {
     return each_expert(moe, group, names.experts, modules);
   };
   ExpertGroup out;
   out.router = moe.router;
-  out.activation = config.gate;
+  out.activation = gate_of(config, names.gate_proj);
   out.gate = list_router(config, naming, names, group);
-  out.gate_up = of_experts(
-      moe, group,
-      naming.matrix(own + "experts_gate_up", parts(gate_up), hidden, WeightUse::kGateUp));
+  out.gate_up =
+      of_experts(moe, group,
+                 naming.matrix(own + (gated ? "experts_gate_up" : "experts_up"), parts(gate_up),
+                               columns, gated ? WeightUse::kGateUp : WeightUse::kLinear));
   out.down = of_experts(
-      moe, group, naming.matrix(own + "experts_down", parts({{names.down_proj, hidden}}), width));
+      moe, group, naming.matrix(own + "experts_down", parts({{names.down_proj, columns}}), width));
   if (layout_of(naming, names) != ExpertLayout::kSeparate) list_fused(config, naming, names, out);
   if (names.gate_bias) {
     out.logit_bias = {.name = naming.own(own + "router_bias"),
@@ -166,8 +169,21 @@ std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const Lay
   if (moe.shared_width > 0) {
     out->shared = std::make_unique<GatedMlpSources>();
     list_gated_mlp(config, naming,
-                   {.name = "shared_", .stem = names.shared, .width = moe.shared_width},
+                   {.name = "shared_",
+                    .stem = names.shared,
+                    .width = moe.shared_width,
+                    .bias = config.mlp_bias,
+                    .gate_proj = names.gate_proj,
+                    .up_proj = names.up_proj,
+                    .down_proj = names.down_proj},
                    *out->shared);
+  }
+  if (moe.latent_width > 0) {
+    const int64_t latent = moe.latent_width;
+    out->latent_in =
+        naming.linear("latent_in", {{names.latent_in, latent}}, hidden, config.mlp_bias);
+    out->latent_out =
+        naming.linear("latent_out", {{names.latent_out, hidden}}, latent, config.mlp_bias);
   }
   if (moe.shared_gate) {
     const std::string tensor = naming.stored(names.shared_gate) + std::string(".weight");

@@ -45,6 +45,8 @@ std::span<const Family* const> all_families() {
       &qwen3_5_moe_text_family(),
       &qwen3_next_family(),
       &granitemoehybrid_family(),
+      &nemotron_h_family(),
+      &falcon_h1_family(),
   };
   return kFamilies;
 }

@@ -50,7 +50,7 @@ namespace {
 std::string first_tensor(const Family& family, const ModelConfig& config,
                          const TensorNaming& naming) {
   const LayerSources layer = family.list_layer(config, LayerNaming(naming, 0));
-  return layer.mixer->matrices().front()->parts.front().name;
+  return layer.blocks().front()->matrices().front()->parts.front().name;
 }
 
 bool has_weight(const Checkpoint& checkpoint, std::string_view tensor) {
@@ -108,7 +108,9 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
   }
   const VisionFamily* vision = family->vision;
   if (vision == nullptr) {
-    return detect_decoder(*family, config, checkpoint, {"model.", "ernie.", ""});
+    std::vector<const char*> prefixes = family->prefixes;
+    prefixes.insert(prefixes.end(), {"ernie.", ""});
+    return detect_decoder(*family, config, checkpoint, prefixes);
   }
   TensorNaming out = detect_decoder(*family, config, checkpoint, vision->text_prefixes);
   const auto first = [&](const char* prefix) {
@@ -167,11 +169,21 @@ bool is_same_matrix(const CheckpointTensor& embedding, const CheckpointTensor& h
 
 }  // namespace
 
+namespace {
+
+std::string embedding_tensor(const ModelConfig& config, const TensorNaming& naming) {
+  const Family* family = find_family(config.model_type);
+  HEADRACE_CHECK(family != nullptr, config.model_type);
+  return str_cat(naming.prefix, family->embedding, ".weight");
+}
+
+}  // namespace
+
 bool holds_other_head(const ModelConfig& config, const Checkpoint& checkpoint) {
   const TensorNaming naming = detect_naming(config, checkpoint);
   const CheckpointTensor* head = checkpoint.find(naming.head);
   if (head == nullptr) return has_weight(checkpoint, naming.head);
-  const CheckpointTensor* embedding = checkpoint.find(naming.prefix + "embed_tokens.weight");
+  const CheckpointTensor* embedding = checkpoint.find(embedding_tensor(config, naming));
   return embedding != nullptr && !is_same_matrix(*embedding, *head, naming.layout);
 }
 
@@ -182,6 +194,9 @@ TensorNaming likely_naming(const ModelConfig& config) {
     out.prefix = wrapper->prefixes.front();
     out.head = wrapper->heads.front();
     return out;
+  }
+  if (family != nullptr && out.layout == CheckpointLayout::kTorch) {
+    out.prefix = family->prefixes.front();
   }
   if (family == nullptr || family->vision == nullptr) return out;
   if (out.layout == CheckpointLayout::kTorch) out.prefix = family->vision->text_prefixes.front();
@@ -226,7 +241,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   ModelSources out;
   out.embedding = {
       .name = "embedding",
-      .parts = {{naming.prefix + "embed_tokens.weight", vocab}},
+      .parts = {{embedding_tensor(config, naming), vocab}},
       .k = hidden,
       .use = config.tie_word_embeddings ? WeightUse::kTiedEmbedding : WeightUse::kEmbedding,
       .role = MatrixRole::kVocabulary};

@@ -61,8 +61,10 @@ void add_sites(const MatrixSource& matrix, int32_t layer, Sites& sites) {
 Sites list_sites(const ModelConfig& config) {
   std::vector<TensorNaming> namings;
   const Family* family = find_family(config.model_type);
-  std::vector<const char*> prefixes = {"model."};
-  if (family != nullptr && family->vision != nullptr) prefixes = family->vision->text_prefixes;
+  std::vector<const char*> prefixes;
+  if (family != nullptr) {
+    prefixes = family->vision != nullptr ? family->vision->text_prefixes : family->prefixes;
+  }
   if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
     prefixes.insert(prefixes.end(), wrapper->prefixes.begin(), wrapper->prefixes.end());
   }

@@ -75,7 +75,9 @@ int64_t choose_numbers(const std::vector<Kind>& kinds) {
 std::vector<LayerKeeps> list_kept(const ModelSources& sources) {
   std::vector<LayerKeeps> out;
   const auto add = [&out](const LayerSources& layer) {
-    out.push_back({layer.mixer->cache_rows(), layer.mixer->state(), layer.mixer->reads_rows_of()});
+    LayerKeeps& kept = out.emplace_back();
+    if (layer.mixer == nullptr) return;
+    kept = {layer.mixer->cache_rows(), layer.mixer->state(), layer.mixer->reads_rows_of()};
   };
   for (const LayerSources& layer : sources.layers) add(layer);
   if (sources.mtp) add(sources.mtp->layer);

@@ -16,19 +16,23 @@ void append_present(const std::vector<Source*>& sources, std::vector<Out*>& out)
 
 }  // namespace
 
+std::vector<BlockSources*> LayerSources::blocks() const {
+  std::vector<BlockSources*> out;
+  if (mixer != nullptr) out.push_back(mixer.get());
+  if (feed_forward != nullptr) out.push_back(feed_forward.get());
+  if (last != nullptr) out.push_back(last.get());
+  return out;
+}
+
 std::vector<MatrixSource*> LayerSources::matrices() {
   std::vector<MatrixSource*> out;
-  append_present(mixer->matrices(), out);
-  append_present(feed_forward->matrices(), out);
-  if (last != nullptr) append_present(last->matrices(), out);
+  for (BlockSources* block : blocks()) append_present(block->matrices(), out);
   return out;
 }
 
 std::vector<const MatrixSource*> LayerSources::matrices() const {
   std::vector<const MatrixSource*> out;
-  append_present(mixer->matrices(), out);
-  append_present(feed_forward->matrices(), out);
-  if (last != nullptr) append_present(last->matrices(), out);
+  for (BlockSources* block : blocks()) append_present(block->matrices(), out);
   return out;
 }
 
@@ -37,9 +41,7 @@ std::vector<const VectorSource*> LayerSources::vectors() const {
   append_present(std::vector{&mixer_norm, &feed_forward_norm, &mixer_post_norm,
                              &feed_forward_post_norm, &last_post_norm, &scalar},
                  out);
-  append_present(mixer->vectors(), out);
-  append_present(feed_forward->vectors(), out);
-  if (last != nullptr) append_present(last->vectors(), out);
+  for (BlockSources* block : blocks()) append_present(block->vectors(), out);
   return out;
 }
 
@@ -111,9 +113,7 @@ void share_sources(const RankPlace& place, ModelSources& sources) {
   slice_rows(sources.embedding, {tokens});
   slice_rows(sources.head, {tokens});
   const auto share_layer = [&](LayerSources& layer) {
-    layer.mixer->share(place);
-    layer.feed_forward->share(place);
-    if (layer.last != nullptr) layer.last->share(place);
+    for (BlockSources* block : layer.blocks()) block->share(place);
   };
   for (LayerSources& layer : sources.layers) share_layer(layer);
   if (sources.mtp) share_layer(sources.mtp->layer);

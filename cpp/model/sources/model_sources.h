@@ -20,16 +20,18 @@ namespace headrace {
 /// Whether the decoder's name of a weight is that of one of an MTP block.
 inline bool is_mtp_weight(std::string_view name) { return name.starts_with("mtp."); }
 
-/// What a layer reads: a mixer, a feed-forward block, and their norms.
+/// What a layer reads: a mixer, a feed-forward block or both, and their norms.
 struct LayerSources {
   /// [H] of what the blocks read. Without its own, the mixer reads the residual itself; the
   /// feed-forward block does, too, or reads the rows that the mixer has read (parallel).
   VectorSource mixer_norm, feed_forward_norm;
   /// [H] of what the blocks give, before it is added; may be empty.
   VectorSource mixer_post_norm, feed_forward_post_norm;
+  /// Of what the blocks give, behind that norm.
+  float mixer_scale = 1.0f, feed_forward_scale = 1.0f;
   bool parallel = false;
-  std::unique_ptr<MixerSources> mixer;
-  std::unique_ptr<FeedForwardSources> feed_forward;
+  std::unique_ptr<MixerSources> mixer;               ///< null: it has none
+  std::unique_ptr<FeedForwardSources> feed_forward;  ///< likewise
   /// A block behind it, which reads the residual itself; null: none. Then the norm of what it
   /// gives.
   std::unique_ptr<FeedForwardSources> last;
@@ -37,7 +39,8 @@ struct LayerSources {
   VectorSource scalar;  ///< [1] what the residual is multiplied by at last; may be empty
   std::vector<std::string> ignored;  ///< as ModelSources::ignored
 
-  std::vector<MatrixSource*> matrices();  ///< not empty ones, likewise below
+  std::vector<BlockSources*> blocks() const;  ///< those that it has
+  std::vector<MatrixSource*> matrices();      ///< not empty ones, likewise below
   std::vector<const MatrixSource*> matrices() const;
   std::vector<const VectorSource*> vectors() const;
 };

@@ -258,7 +258,7 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
       if (likely) source->quant = {};
       attach_matrix(stored, checkpoint, quantization, *source);
     }
-    layer.feed_forward->fold_orders();
+    if (layer.feed_forward != nullptr) layer.feed_forward->fold_orders();
   }
   if (!sources.head.empty()) attach_matrix(stored, checkpoint, quantization, sources.head);
   if (!sources.vision) return;

@@ -78,8 +78,9 @@ void CudaBackend::experts(const Experts& args) {
   check_same(x, args.out);
   const ExpertWeight gate_up = expert_weight(args.gate_up, x.dtype);
   const ExpertWeight down = expert_weight(args.down, x.dtype);
-  HEADRACE_CHECK(args.gate_up.experts() == args.down.experts() && gate_up.layout.gate_up &&
-                     !down.layout.gate_up && args.gate_up.n() == 2 * args.down.k() &&
+  HEADRACE_CHECK(args.gate_up.experts() == args.down.experts() &&
+                     gate_up.layout.gate_up == args.gated() && !down.layout.gate_up &&
+                     args.gate_up.n() == (args.gated() ? 2 : 1) * args.down.k() &&
                      args.gate_up.k() == args.down.n() && x.cols() == args.down.n(),
                  args.gate_up.experts(), " of ", args.gate_up.n(), " x ", args.gate_up.k(), " and ",
                  args.down.experts(), " of ", args.down.n(), " x ", args.down.k());
@@ -101,7 +102,7 @@ void CudaBackend::experts(const Experts& args) {
   const int32_t* const used_rows = padded ? step_.used_rows : nullptr;
   graphs_.note("experts", x, args.ids, args.weights, &args.gate_up, &args.down, shape.first_expert,
                used_rows, workspace, args.out, args.gate_up_bias, args.down_bias,
-               args.gate.activation, args.gate.limit, args.gate.alpha);
+               args.gate.activation, args.gate.limit, args.gate.alpha, args.gate.factor);
   launch(cuda::experts, {.shape = shape,
                          .x = matrix(x),
                          .ids = static_cast<const int32_t*>(args.ids.data),

@@ -115,7 +115,8 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                   .multiprocessors = context_.properties().multiprocessors,
                   .has_wgmma = has_wgmma_};
   if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
-  graphs_.note("linear", x, &packed, bias, out, epilogue, gate.activation, gate.limit, gate.alpha);
+  graphs_.note("linear", x, &packed, bias, out, epilogue, gate.activation, gate.limit, gate.alpha,
+               gate.factor);
   if (run_quantized(packed, args)) return;
   const DeviceWeight& weight = device_weight(packed);
   args.weight = weight.data();

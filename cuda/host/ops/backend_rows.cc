@@ -67,15 +67,15 @@ void CudaBackend::add(TensorView x, TensorView out) {
 
 void CudaBackend::gate_mul(TensorView gate_up, const GateSpec& spec, TensorView out) {
   check_gate_mul(gate_up, spec, out, out.dtype);
-  graphs_.note("gate_mul", gate_up, spec.activation, spec.limit, spec.alpha, out);
+  graphs_.note("gate_mul", gate_up, spec.activation, spec.limit, spec.alpha, spec.factor, out);
   launch(cuda::gate_mul,
          {.dtype = out.dtype, .gate_up = matrix(gate_up), .out = matrix(out), .gate = spec});
 }
 
-void CudaBackend::scale(TensorView x, float factor) {
-  check_scale(x, factor, x.dtype);
-  graphs_.note("scale", x, factor);
-  launch(cuda::scale, {.dtype = x.dtype, .x = matrix(x), .factor = factor});
+void CudaBackend::scale(TensorView x, float factor, TensorView out) {
+  check_scale(x, factor, out, out.dtype);
+  graphs_.note("scale", x, factor, out);
+  launch(cuda::scale, {.dtype = out.dtype, .x = matrix(x), .factor = factor, .out = matrix(out)});
 }
 
 void CudaBackend::mul_sigmoid(TensorView gate, TensorView out) {

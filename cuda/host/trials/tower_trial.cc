@@ -18,7 +18,7 @@ constexpr float kEps = 1e-6f;
 constexpr int32_t kEnds[] = {72, 80};
 constexpr int64_t kRows = kEnds[1], kHeads = 2, kFirst = 61;
 constexpr Activation kKinds[] = {Activation::kSilu, Activation::kGeluErf, Activation::kGeluTanh,
-                                 Activation::kQuickGelu};
+                                 Activation::kQuickGelu, Activation::kRelu2};
 constexpr int64_t kNormRows = 3, kMostCols = 2 * kMaxSegmentHead;
 
 class TowerTrial {
@@ -235,6 +235,8 @@ class TowerTrial {
                2.0;
       case Activation::kQuickGelu:
         break;
+      case Activation::kRelu2:
+        return x < 0.0 ? 0.0 : x * x;
     }
     return x / (1.0 + std::exp(-1.702 * x));
   }

@@ -22,6 +22,10 @@ struct QuickGelu {
   __device__ float operator()(float x, float) const { return sigmoid_times(x, 1.702f * x); }
 };
 
+struct Relu2 {
+  __device__ float operator()(float x, float) const { return x < 0.0f ? 0.0f : x * x; }
+};
+
 }  // namespace
 
 void activate(const ActivateArgs& args, Stream stream) {
@@ -35,6 +39,8 @@ void activate(const ActivateArgs& args, Stream stream) {
       return run(GeluTanh{});
     case Activation::kQuickGelu:
       return run(QuickGelu{});
+    case Activation::kRelu2:
+      return run(Relu2{});
   }
   HEADRACE_CHECK(false, static_cast<int>(args.kind));
 }

@@ -66,6 +66,7 @@ void gate_mul(const GateMulArgs& args, Stream stream) {
   if (gate.limit > 0.0f) return run(args, ClampedGate{gate.limit, gate.alpha}, stream);
   if (gate.activation == Activation::kGeluTanh) return run(args, GeluTanhGate{}, stream);
   if (gate.activation == Activation::kGeluErf) return run(args, GeluErfGate{}, stream);
+  if (gate.factor != 1.0f) return run(args, ScaledSiluGate{gate.factor}, stream);
   run(args, SiluGate{}, stream);
 }
 

@@ -13,7 +13,7 @@ struct Scale {
 }  // namespace
 
 void scale(const ScaleArgs& args, Stream stream) {
-  elementwise("scale", args.dtype, args.x, {}, Scale{args.factor}, stream);
+  elementwise("scale", args.dtype, args.out, args.x, {}, Scale{args.factor}, stream);
 }
 
 }  // namespace headrace::cuda

@@ -7,11 +7,12 @@ namespace headrace::cuda {
 
 struct ScaleArgs {
   DType dtype = DType::kF32;
-  Matrix x;  ///< [T, n]
+  ConstMatrix x;  ///< [T, n]
   float factor = 1.0f;
+  Matrix out;  ///< [T, n]; may be x
 };
 
-/// x *= factor, rounded once. Moves 2*T*n elements.
+/// out = x * factor, rounded once. Moves 2*T*n elements.
 void scale(const ScaleArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

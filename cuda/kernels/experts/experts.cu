@@ -1,5 +1,6 @@
 #include "cuda/kernels/experts/experts.h"
 
+#include "cuda/kernels/elementwise/activate.h"
 #include "cuda/kernels/experts/add_experts.h"
 #include "cuda/kernels/experts/grouped_linear.h"
 #include "cuda/kernels/experts/order_pairs.h"
@@ -62,8 +63,9 @@ struct Workspace {
 
 void check(const ExpertsArgs& args) {
   const ExpertsShape& shape = args.shape;
-  HEADRACE_CHECK(shape.gate_up.gate_up && !shape.down.gate_up && !shape.down_quant.reordered);
-  HEADRACE_CHECK(shape.gate_up.n == 2 * shape.down.k && shape.gate_up.k == shape.down.n,
+  HEADRACE_CHECK(!shape.down.gate_up && !shape.down_quant.reordered);
+  HEADRACE_CHECK(shape.gate_up.n == (shape.gate_up.gate_up ? 2 : 1) * shape.down.k &&
+                     shape.gate_up.k == shape.down.n,
                  shape.gate_up.n, " x ", shape.gate_up.k, " and ", shape.down.n, " x ",
                  shape.down.k);
   HEADRACE_CHECK(args.x.rows == shape.rows && args.out.rows == shape.rows, args.x.rows);
@@ -123,7 +125,7 @@ void run(const ExpertsArgs& args, int64_t first_row, Stream stream) {
                             .layout = shape.gate_up,
                             .quant = shape.gate_up_quant,
                             .rounded = memory + at.rounded,
-                            .gate_mul = true,
+                            .gate_mul = shape.gate_up.gate_up,
                             .gate = args.gate,
                             .bias = args.gate_up_bias,
                             .out = inner,
@@ -133,6 +135,9 @@ void run(const ExpertsArgs& args, int64_t first_row, Stream stream) {
                             .multiprocessors = args.multiprocessors};
   if (shape.gate_up_quant.reordered) put_in_order(args, memory + at.ordered, product, stream);
   grouped_linear(product, stream);
+  if (!product.gate_mul) {
+    activate({.dtype = shape.dtype, .kind = args.gate.activation, .x = inner}, stream);
+  }
   product.x = inner;
   product.pair_rows = nullptr;
   product.weight = args.down;

@@ -18,7 +18,7 @@ struct ExpertsShape {
   int64_t rows = 0, top_k = 0, experts = 0;
   /// Ids of experts begin with it; what others would give is left out of the sums.
   int32_t first_expert = 0;
-  WeightLayout gate_up, down;  ///< of one expert: [2 * I, H] and [H, I]
+  WeightLayout gate_up, down;  ///< of one expert: [2 * I, H], [H, I]; see Experts
   /// As GroupedLinearArgs has it, but gate and up may be reordered: each expert's in its own way.
   QuantFormat gate_up_quant, down_quant;
   /// Of what lies between the products: as many rows come at once, but 16 at least. At 8 experts of
@@ -35,7 +35,7 @@ struct ExpertsArgs {
   int64_t weights_stride = 0;
   const void* gate_up = nullptr;  ///< [experts], one behind the other, aligned to 256
   const void* down = nullptr;
-  /// [experts][2 * I] and [experts][H] of `dtype`, or null.
+  /// [experts][gate_up.n] and [experts][H] of `dtype`, or null.
   const void* gate_up_bias = nullptr;
   const void* down_bias = nullptr;
   GateSpec gate = {};
@@ -51,10 +51,10 @@ struct ExpertsArgs {
 size_t experts_workspace_bytes(const ExpertsShape& shape);
 
 /// out[row] = the sum over the row's experts in ascending order, one float32 chain, of weight *
-/// (down . gate_mul(gate_up . x + its bias) + its bias); each product has the bits of linear(), or
-/// quant_linear(), of that row and expert alone, rounded to `dtype`. Moves the weights of all
-/// experts that some row uses, and T*top_k*(2*H + 2*I) elements; where gate and up are reordered,
-/// T*top_k*2*H more.
+/// (down . gate_mul(gate_up . x + its bias) + its bias), of up alone activate() instead; each
+/// product has the bits of linear(), or quant_linear(), of that row and expert alone, rounded to
+/// `dtype`. Moves the weights of all experts that some row uses, and T*top_k*(2*H + 2*I) elements;
+/// where gate and up are reordered, T*top_k*2*H more.
 void experts(const ExpertsArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

@@ -36,7 +36,9 @@ void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, const ClusterR
 /// Of gates, linear_wgmma() has SiLU alone: sums hold nearly all of a thread's registers, and what
 /// the other gates compute would spill. With many rows those go by linear_tiles().
 inline bool wgmma_takes_gate(const LinearArgs& args) {
-  const bool is_silu = args.gate.activation == Activation::kSilu && args.gate.limit == 0.0f;
+  const GateSpec& gate = args.gate;
+  const bool is_silu =
+      gate.activation == Activation::kSilu && gate.limit == 0.0f && gate.factor == 1.0f;
   return !args.gate_mul || is_silu;
 }
 

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kConvThreads)
     if (tap >= 0 && j < kTaps - 1) inputs[j] = from.at(piece.row - (kTaps - 1 - j));
     HEADRACE_UNROLL
     for (int i = 0; i < kSize; ++i) {
-      taps[j][i] = tap < 0 ? 0.0f : conv.weight[int64_t{channel + i} * conv.kernel + tap];
+      taps[j][i] = tap < 0 ? 0.0f : conv.weight[int64_t{tap} * conv.channels + channel + i];
     }
   }
   HEADRACE_UNROLL

@@ -10,7 +10,7 @@ namespace headrace::cuda {
 struct CausalConvArgs {
   DType dtype = DType::kF32;      ///< of x and out
   ConstMatrix x;                  ///< [T, spec.channels]
-  const float* weight = nullptr;  ///< [spec.channels][spec.kernel]
+  const float* weight = nullptr;  ///< [spec.kernel][spec.channels]
   const float* bias = nullptr;    ///< [spec.channels], null: zeros
   ConvSpec spec;
   StateStep step;

@@ -2,49 +2,37 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <stdexcept>
 
 #include "base/check.h"
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/families/family.h"
 
 namespace headrace {
 
 namespace {
 
-std::pair<int64_t, int64_t> state_shape_of(const ModelConfig& config, const std::string& name) {
-  const int64_t hidden = config.hidden_size;
-  const DeltaSpec& heads = config.state.delta;
-  const int64_t qkv = heads.qkv_columns(), z = heads.value_columns(), gate = heads.value_heads;
-  if (name == "in_proj_qkv") return {qkv, hidden};
-  if (name == "in_proj_z") return {z, hidden};
-  if (name == "in_proj_qkvz") return {qkv + z, hidden};
-  if (name == "in_proj_b" || name == "in_proj_a") return {gate, hidden};
-  if (name == "in_proj_ba") return {2 * gate, hidden};
-  if (name == "out_proj") return {hidden, z};
-  throw std::logic_error("no module " + name);
-}
+/// What adapters see of a linear.
+struct ModuleShape {
+  std::string path;
+  int64_t n = 0, k = 0;
+};
 
-/// Whether the layer has that module: a state's or attention's.
-bool has_module(const ModelConfig& config, int32_t layer, const std::string& module) {
-  if (module.starts_with("linear_attn.")) return config.state.has(layer);
-  return !module.starts_with("self_attn.") || !config.state.has(layer);
-}
-
-std::pair<int64_t, int64_t> shape_of(const ModelConfig& config, const std::string& module) {
-  const int64_t hidden = config.hidden_size, wide = config.intermediate_size;
-  const int64_t q = int64_t{config.num_heads} * config.head_dim;
-  const int64_t kv = int64_t{config.num_kv_heads} * config.head_dim;
-  const std::string name = module.substr(module.find('.') + 1);
-  if (name == "q_proj") return {config.attention_gate ? 2 * q : q, hidden};
-  if (name == "k_proj" || name == "v_proj") return {kv, hidden};
-  if (name == "qkv_proj") return {q + 2 * kv, hidden};
-  if (name == "o_proj") return {hidden, q};
-  if (name == "gate_proj" || name == "up_proj") return {wide, hidden};
-  if (name == "up_gate_proj") return {2 * wide, hidden};
-  if (name == "down_proj") return {hidden, wide};
-  return state_shape_of(config, name);
+/// Of a layer's module; nullopt: the layer hasn't it.
+std::optional<ModuleShape> find_module(const ModelConfig& config, const TensorNaming& naming,
+                                       int32_t layer, const std::string& module) {
+  const LayerSources sources = find_family(config.model_type)->list_layer(config, {naming, layer});
+  const std::string path = str_cat(naming.prefix, "layers.", layer, ".", module);
+  for (const MatrixSource* matrix : sources.matrices()) {
+    for (const StoredPart& part : matrix->parts) {
+      if (!matrix->adaptable || part.name != path + ".weight") continue;
+      return ModuleShape{path, part.shape.empty() ? part.n : part.shape.front(), matrix->k};
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<float> decode(const CheckpointTensor& tensor) {
@@ -124,12 +112,18 @@ std::vector<WrittenModule> write_adapter(const TempFolder& folder, const ModelCo
     return out;
   };
   const double rank = adapter.rank;
+  const TensorNaming torch{CheckpointLayout::kTorch,
+                           find_family(config.model_type)->prefixes.front()};
   std::vector<WrittenModule> modules;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (const std::string& module : adapter.modules) {
-      if (!has_module(config, layer, module)) continue;
-      const auto [n, k] = shape_of(config, module);
-      modules.push_back({str_cat("model.layers.", layer, ".", module), n, k, adapter.rank,
+      std::optional<ModuleShape> shape = find_module(config, torch, layer, module);
+      if (!shape) {
+        shape = find_module(config, {CheckpointLayout::kPaddle, "model."}, layer, module);
+      }
+      if (!shape) continue;
+      const auto& [path, n, k] = *shape;
+      modules.push_back({path, n, k, adapter.rank,
                          adapter.alpha / (adapter.rslora ? std::sqrt(rank) : rank),
                          numbers(adapter.rank * k), numbers(n * adapter.rank)});
     }

@@ -99,10 +99,10 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5
 #else
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden,
                          testing::Values("cohere2", "ernie4_5_bias_paddle", "ernie4_5_moe",
-                                         "gemma2", "gpt_oss", "granite_hybrid", "lfm2",
+                                         "falcon_h1", "gemma2", "gpt_oss", "granite_hybrid", "lfm2",
                                          "llama3_rope", "mistral_window", "mixtral",
-                                         "qwen2_moe_norm", "qwen2_yarn", "qwen3_5", "qwen3_moe_one",
-                                         "qwen3_window"),
+                                         "nemotron_h_moe", "qwen2_moe_norm", "qwen2_yarn",
+                                         "qwen3_5", "qwen3_moe_one", "qwen3_window"),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenRounded, testing::Values("llama_fp8"), name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,

@@ -56,7 +56,7 @@ class Bench {
         conv_(*backend_, dtype, kMostRows, 40),
         delta_(*backend_, dtype, kMostRows, 24),
         scan_(*backend_, dtype, kMostRows, 16),
-        weight_(*backend_, DType::kF32, 40, 4, random_values(160, 1, DType::kF32)),
+        weight_(*backend_, DType::kF32, 4, 40, random_values(160, 1, DType::kF32)),
         heads_(*backend_, DType::kF32, 1, 2, random_values(2, 2, DType::kF32)) {}
   Backend& backend() { return *backend_; }
   KvCache& cache() { return *cache_; }

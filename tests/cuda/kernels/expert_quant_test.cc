@@ -123,7 +123,7 @@ struct Layer {
         experts(count),
         gate_up(of, {2 * inner, hidden, true}, first, count, random),
         down(of, {hidden, inner, false}, second, count, random),
-        gate(kGates[count % 4]),
+        gate(kGates[size_t(count) % std::size(kGates)]),
         biases(inner % 3 != 0),
         gate_up_bias(of, count, 2 * inner, random.uniforms(of, count * 2 * inner)),
         down_bias(of, count, hidden, random.uniforms(of, count * hidden)) {}

@@ -168,7 +168,7 @@ TEST_P(ExpertKernels, RowsHaveTheBitsOfTheirExpertsLinears) {
                    << dtype_name(dtype) << ", " << k.rows << " rows, " << k.top_k << " of "
                    << k.experts << ": " << k.hidden << " x " << k.inner);
       Layer layer(dtype, k.experts, k.hidden, k.inner, random_);
-      layer.gate = kGates[(&k - cases) % 4];
+      layer.gate = kGates[size_t(&k - cases) % std::size(kGates)];
       layer.biases = (&k - cases) % 3 != 0;
       const auto x = random_.uniforms(dtype, k.rows * k.hidden);
       const Choices c{k.top_k, random_ids(random_, k.rows, k.top_k, k.experts),

@@ -309,7 +309,7 @@ TEST_P(States, CausalConv) {
         for (int64_t j = 0; j < kernel; ++j) {
           const int64_t from = row - kernel + 1 + j;
           const double term =
-              from < kMate ? 0.0 : double{weight.data()[c * kernel + j]} * double{x.at(from, c)};
+              from < kMate ? 0.0 : double{weight.data()[j * channels + c]} * double{x.at(from, c)};
           sum += term;
           size += std::abs(term);
         }

@@ -18,7 +18,8 @@ namespace headrace::cuda {
 namespace {
 
 constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluErf,
-                                       Activation::kGeluTanh, Activation::kQuickGelu};
+                                       Activation::kGeluTanh, Activation::kQuickGelu,
+                                       Activation::kRelu2};
 
 class VisionRows : public KernelTest {
  protected:

@@ -36,9 +36,10 @@ inline std::string expert_param_name(const testing::TestParamInfo<ExpertParam>& 
 
 struct ExpertSizes {
   int64_t experts, hidden, inner;
+  int64_t halves = 2;  ///< gate and up, or up alone
 };
 
-/// Numbers of a layer's experts: gate and up [experts][2 * inner][hidden], down
+/// Numbers of a layer's experts: gate and up [experts][halves * inner][hidden], down
 /// [experts][hidden][inner].
 struct ExpertNumbers {
   ExpertSizes sizes;
@@ -46,14 +47,16 @@ struct ExpertNumbers {
 
   static ExpertNumbers random(Random& random, const ExpertSizes& sizes) {
     const int64_t count = sizes.experts * sizes.hidden * sizes.inner;
-    return {sizes, random.uniforms(2 * count), random.uniforms(count)};
+    return {sizes, random.uniforms(sizes.halves * count), random.uniforms(count)};
   }
 
   /// Gate and up as two parts, as files have them.
   WeightSpec gate_up_spec(const ExpertFormat& format, int64_t first, int64_t count) const {
-    WeightSpec spec{{}, format.storage, WeightUse::kGateUp, format.quant};
+    const int64_t halves = sizes.halves;
+    const WeightUse use = halves == 2 ? WeightUse::kGateUp : WeightUse::kLinear;
+    WeightSpec spec{{}, format.storage, use, format.quant};
     spec.experts = static_cast<int32_t>(count);
-    for (int64_t half = 2 * first; half < 2 * (first + count); ++half) {
+    for (int64_t half = halves * first; half < halves * (first + count); ++half) {
       const float* data = &gate_up[size_t(half * sizes.inner * sizes.hidden)];
       spec.parts.push_back({data, DType::kF32, sizes.inner, sizes.hidden, false, sizes.hidden});
     }
@@ -115,7 +118,7 @@ struct Routes {
   }
 };
 
-/// A layer's gate, and its biases [experts][2 * inner] and [experts][hidden]; empty: none.
+/// A layer's gate, and its biases [experts][halves * inner] and [experts][hidden]; empty: none.
 struct ExpertGates {
   GateSpec spec;
   std::vector<float> gate_up_bias, down_bias;

@@ -27,18 +27,24 @@ std::vector<float> row_of(const std::vector<float>& x, int64_t row, int64_t cols
   return {x.begin() + row * cols, x.begin() + (row + 1) * cols};
 }
 
-/// What one expert gives for a row, by linear(), gate_mul() and linear().
+/// What one expert gives for a row, by linear(), gate_mul() (or activate()) and linear().
 std::vector<float> by_linears(Backend& backend, const PackedExperts& expert,
                               const std::vector<float>& row, const ExpertGates& gates = {}) {
   const int64_t hidden = expert.down->n(), inner = expert.down->k();
   const Matrix x(backend, 1, hidden, row), between(backend, 1, inner), out(backend, 1, hidden);
-  const Matrix gate_up(backend, 1, 2 * inner);
-  const Matrix gate_up_bias(backend, 1, 2 * inner, gates.gate_up_bias);
+  const int64_t outputs = expert.gate_up->n();
+  const Matrix gate_up(backend, 1, outputs);
+  const Matrix gate_up_bias(backend, 1, outputs, gates.gate_up_bias);
   const Matrix down_bias(backend, 1, hidden, gates.down_bias);
   backend.linear(x.view(), *expert.gate_up,
                  gates.gate_up_bias.empty() ? TensorView() : gate_up_bias.vector(), gate_up.view());
-  backend.gate_mul(gate_up.view(), gates.spec, between.view());
-  backend.linear(between.view(), *expert.down,
+  const bool gated = outputs == 2 * inner;
+  if (gated) {
+    backend.gate_mul(gate_up.view(), gates.spec, between.view());
+  } else {
+    backend.activate(gates.spec.activation, gate_up.view());
+  }
+  backend.linear(gated ? between.view() : gate_up.view(), *expert.down,
                  gates.down_bias.empty() ? TensorView() : down_bias.vector(), out.view());
   return out.values();
 }
@@ -132,6 +138,40 @@ TEST_P(ExpertsParity, GatesAndBiases) {
   const Routes routes = Routes::random(random, 1, 1, sizes.experts);
   EXPECT_THROW(run_experts(*backend, layer, routes, random.uniforms(sizes.hidden), wrong),
                InternalError);
+}
+
+// Experts without gates: up, relu^2, down; rows have the bits that they have alone.
+TEST_P(ExpertsParity, UpAlone) {
+  const auto backend = make_backend(isa());
+  Random random(79);
+  SCOPED_TRACE(random.trace());
+  const ExpertSizes sizes{5, 66, 33, 1};
+  const ExpertNumbers numbers = ExpertNumbers::random(random, sizes);
+  const PackedExperts layer = pack_experts(*backend, numbers, format());
+  std::vector<PackedExperts> each;
+  for (int64_t e = 0; e < sizes.experts; ++e) {
+    each.push_back(pack_expert(*backend, numbers, format(), e));
+  }
+  const GateSpec relu2{.activation = Activation::kRelu2};
+  for (const bool biased : {false, true}) {
+    ExpertGates all{relu2, {}, {}};
+    if (biased) all.gate_up_bias = random.uniforms(sizes.experts * sizes.inner);
+    std::vector<ExpertGates> own(static_cast<size_t>(sizes.experts), {relu2, {}, {}});
+    for (int64_t e = 0; biased && e < sizes.experts; ++e) {
+      own[size_t(e)].gate_up_bias = row_of(all.gate_up_bias, e, sizes.inner);
+    }
+    for (const int64_t rows : {1, 21}) {
+      const Routes routes = Routes::random(random, rows, 3, sizes.experts);
+      const std::vector<float> x = random.uniforms(rows * sizes.hidden);
+      const auto got = run_experts(*backend, layer, routes, x, all);
+      expect_sums_of(*backend, each, routes, x, got, own);
+      ASSERT_EQ(row_of(got, rows - 1, sizes.hidden),
+                run_experts(*backend, layer, routes.row(rows - 1),
+                            row_of(x, rows - 1, sizes.hidden), all));
+    }
+  }
+  const Routes routes = Routes::random(random, 1, 1, sizes.experts);
+  EXPECT_THROW(run_experts(*backend, layer, routes, random.uniforms(sizes.hidden)), InternalError);
 }
 
 // Weights that come as codes, zero points, float16 scales and inputs in an order of each expert's

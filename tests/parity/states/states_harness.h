@@ -215,7 +215,7 @@ class ConvOp final : public StateOp {
     if (bias) bias_ = random.uniforms(spec.channels);
   }
   static constexpr int32_t kFirst = 2;
-  double tap(int32_t c, int32_t j) const { return weight_[size_t(c * spec_.kernel + j)]; }
+  double tap(int32_t c, int32_t j) const { return weight_[size_t(j * spec_.channels + c)]; }
   double bias(int32_t c) const { return bias_.empty() ? 0.0 : double{bias_[size_t(c)]}; }
   StateRows states() const override {
     return {.channels = spec_.channels, .window = spec_.kernel - 1};
@@ -226,7 +226,7 @@ class ConvOp final : public StateOp {
     return random.uniforms(rows * in_columns());
   }
   void run(StateBench& bench, TensorView x, TensorView out) const override {
-    const Matrix weight(*bench.backend, spec_.channels, spec_.kernel, weight_);
+    const Matrix weight(*bench.backend, spec_.kernel, spec_.channels, weight_);
     const Matrix bias(*bench.backend, 1, spec_.channels,
                       bias_.empty() ? std::vector<float>(size_t(spec_.channels)) : bias_);
     bench.backend->causal_conv(x.columns(kFirst, spec_.channels), weight.view(),

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kWidths[] = {1, 3, 16, 63, 65, 300, 1030};
 constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluErf,
-                                       Activation::kGeluTanh, Activation::kQuickGelu};
+                                       Activation::kGeluTanh, Activation::kQuickGelu,
+                                       Activation::kRelu2};
 
 class VisionRows : public testing::TestWithParam<std::string> {
  protected:

@@ -100,7 +100,7 @@ CpuBackend::ExpertsStep::ExpertsStep(CpuBackend& backend, const Experts& args)
       gate_up_(args.gate_up, *backend.isa_),
       down_(args.down, *backend.isa_),
       reordered_(find_reordered(args.gate_up)),
-      inner_cols_(args.gate_up.n() / 2),
+      inner_cols_(args.down.k()),
       most_pairs_(std::min(args.x.rows() * args.ids.cols(), kBlockPairs)),
       accumulator_bytes_(accumulators_of(gate_up_, RowBlocks::kMostRows)) {
   int64_t size = 0;
@@ -279,7 +279,9 @@ void CpuBackend::ExpertsStep::multiply_gate_up(Groups groups) {
              [&](int64_t row, int64_t column, PanelTask& task) {
                task.out = inner_ + (first + row) * inner_cols_ + column;
                task.out_stride = inner_cols_;
-               task.bias = bias_of(args_.gate_up_bias, group, 2 * inner_cols_, column);
+               task.bias = bias_of(args_.gate_up_bias, group, args_.gate_up.n(), column);
+               task.epilogue = PanelEpilogue::kRelu2;
+               if (!args_.gated()) return;
                if (task.bias != nullptr) task.up_bias = task.bias + inner_cols_;
                task.epilogue = PanelEpilogue::kGateMul;
                task.gate = args_.gate;
@@ -335,8 +337,9 @@ void CpuBackend::ExpertsStep::fetch_down(const ExpertGroup& group) {
 
 void CpuBackend::experts(const Experts& args) {
   check_experts(args);
-  HEADRACE_CHECK(panels_of(args.gate_up).cut().gate_up && !panels_of(args.down).cut().gate_up,
-                 "the weight was packed for another use");
+  HEADRACE_CHECK(
+      panels_of(args.gate_up).cut().gate_up == args.gated() && !panels_of(args.down).cut().gate_up,
+      "the weight was packed for another use");
   if (args.x.rows() == 0) return;
   ExpertsStep step(*this, args);
   if (!reserving_) step.run();

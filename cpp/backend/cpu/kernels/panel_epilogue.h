@@ -59,6 +59,15 @@ HEADRACE_SIMD_INLINE void for_gates(const PanelTask& task, const float* acc, con
 
 inline void finish_row(const PanelTask& task, const float* acc, float* out) {
   const bool adds = task.epilogue == PanelEpilogue::kAdd;
+  if (task.epilogue == PanelEpilogue::kRelu2) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int first = v * kLanes;
+      const int count = task.cols - first;
+      store_up_to(out + first, relu2(add(load(acc + first), load_bias(task.bias, first, count))),
+                  count);
+    }
+    return;
+  }
   if (adds || task.epilogue == PanelEpilogue::kStore) {
     for (int v = 0; v < kVectors; ++v) {
       const int first = v * kLanes;

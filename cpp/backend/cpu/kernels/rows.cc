@@ -116,9 +116,9 @@ void add_scaled(const float* x, float factor, int64_t n, float* out) {
   }
 }
 
-void scale_row(float* x, float factor, int64_t n) {
+void scale_row(const float* x, float factor, int64_t n, float* out) {
   for_vectors(n, [&](int64_t i, int count) {
-    store_up_to(x + i, mul(load_up_to(x + i, count), set1(factor)), count);
+    store_up_to(out + i, mul(load_up_to(x + i, count), set1(factor)), count);
   });
 }
 

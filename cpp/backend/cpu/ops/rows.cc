@@ -153,10 +153,12 @@ void CpuBackend::add_gated(TensorView x, TensorView gate, TensorView delta, Tens
   });
 }
 
-void CpuBackend::scale(TensorView x, float factor) {
-  check_scale(x, factor);
+void CpuBackend::scale(TensorView x, float factor, TensorView out) {
+  check_scale(x, factor, out);
   for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) isa_->rows->scale(x.row<float>(i), factor, x.cols());
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->rows->scale(x.row<float>(i), factor, x.cols(), out.row<float>(i));
+    }
   });
 }
 
@@ -180,7 +182,7 @@ void CpuBackend::cap_logits(TensorView logits, float factor, float cap) {
       const int64_t first = i % pieces * kPiece, count = std::min(kPiece, cols - first);
       float* const x = logits.row<float>(i / pieces) + first;
       if (cap == 0.0f) {
-        isa_->rows->scale(x, factor, count);
+        isa_->rows->scale(x, factor, count, x);
       } else {
         isa_->rows->cap(x, factor, cap, count);
       }

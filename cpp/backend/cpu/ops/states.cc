@@ -127,7 +127,7 @@ void CpuBackend::delta_prepare(TensorView qkv, TensorView b, TensorView a, Tenso
            });
 }
 
-// A task is some channels of all slices: their taps are put side by side once.
+// A task is some channels of all slices.
 void CpuBackend::causal_conv(TensorView x, TensorView weight, TensorView bias, const ConvSpec& spec,
                              KvCache& cache, int32_t layer, TensorView out) {
   check_causal_conv(step_, step_rows(step_), x, weight, bias, spec, cache, layer, out);
@@ -136,12 +136,6 @@ void CpuBackend::causal_conv(TensorView x, TensorView weight, TensorView bias, c
   static constexpr float kZeros[kChannels] = {};
   const int64_t channels = spec.channels, window = spec.kernel - 1;
   const auto run_channels = [&](int64_t first, int64_t count) {
-    float taps[kLargestConv * kChannels];
-    for (int64_t c = 0; c < count; ++c) {
-      for (int64_t j = 0; j < spec.kernel; ++j) {
-        taps[j * kChannels + c] = weight.as<float>()[(first + c) * spec.kernel + j];
-      }
-    }
     const auto run_rows = [&](const StateRun& run) {
       const bool fresh = run.from == kZeroState;
       const TensorView rows = x.rows_from(run.first_row, run.num_rows).columns(first, count);
@@ -149,12 +143,12 @@ void CpuBackend::causal_conv(TensorView x, TensorView weight, TensorView bias, c
       const int64_t before_stride = fresh ? 0 : channels;
       isa_->states->causal_conv({.x = rows.row<float>(0),
                                  .window = before,
-                                 .taps = taps,
+                                 .taps = weight.as<float>() + first,
                                  .bias = bias.data == nullptr ? nullptr : bias.as<float>() + first,
                                  .out = out.row<float>(run.first_row) + first,
                                  .x_stride = rows.row_stride,
                                  .window_stride = before_stride,
-                                 .tap_stride = kChannels,
+                                 .tap_stride = channels,
                                  .out_stride = out.row_stride,
                                  .rows = run.num_rows,
                                  .channels = count,

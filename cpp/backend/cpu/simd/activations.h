@@ -30,6 +30,9 @@ HEADRACE_SIMD_INLINE F32 softplus(F32 x) {
   return fma(s, p, max(zero(), x));
 }
 
+/// Comparisons keep NaN: a maximum may drop it.
+HEADRACE_SIMD_INLINE F32 relu2(F32 x) { return select_greater(zero(), x, zero(), mul(x, x)); }
+
 /// The probability that a normal variable exceeds y >= 0.
 HEADRACE_SIMD_INLINE F32 normal_tail(F32 y) {
   // 2^-p(y); p is fitted on [0, 6] so that the result is off by 2^-27 at most, and grows from

@@ -12,6 +12,14 @@ struct SiluGate {
   HEADRACE_SIMD_INLINE F32 operator()(F32 gate, F32 up) const { return mul(silu(gate), up); }
 };
 
+struct ScaledSiluGate {
+  F32 factor;
+
+  HEADRACE_SIMD_INLINE F32 operator()(F32 gate, F32 up) const {
+    return mul(silu(mul(gate, factor)), up);
+  }
+};
+
 struct GeluErfGate {
   HEADRACE_SIMD_INLINE F32 operator()(F32 gate, F32 up) const { return mul(gelu(gate), up); }
 };
@@ -36,6 +44,7 @@ HEADRACE_SIMD_INLINE void with_gate(const GateSpec& spec, const F& f) {
   if (spec.limit > 0.0f) return f(ClampedGate{set1(spec.limit), set1(spec.alpha)});
   if (spec.activation == Activation::kGeluTanh) return f(GeluTanhGate{});
   if (spec.activation == Activation::kGeluErf) return f(GeluErfGate{});
+  if (spec.factor != 1.0f) return f(ScaledSiluGate{set1(spec.factor)});
   f(SiluGate{});
 }
 

@@ -1,5 +1,7 @@
 #include "model/blocks/states/conv_block.h"
 
+#include <utility>
+
 #include "model/blocks/carver.h"
 #include "model/blocks/join.h"
 #include "model/sources/weight_slice.h"
@@ -37,7 +39,7 @@ class ConvBlock final : public Mixer {
     backend.expect(*out_.weight);
     const TensorView opened = rows.columns(0, n);
     backend.multiply(opened, rows.columns(2 * n, n), opened);
-    backend.causal_conv(opened, conv_matrix(weight_, conv_), bias_.view, conv_, cache, layer_,
+    backend.causal_conv(opened, tap_matrix(weight_, conv_), bias_.view, conv_, cache, layer_,
                         step.mixed);
     backend.multiply(step.mixed, rows.columns(n, n), step.mixed);
   }
@@ -58,13 +60,32 @@ class ConvBlock final : public Mixer {
 
 }  // namespace
 
-std::vector<SourceRange> scale_ranges(std::vector<SourceRange> channels, int64_t each) {
-  for (SourceRange& range : channels) range = {range.first * each, range.count * each};
-  return channels;
+VectorSource list_taps(std::string name, const std::string& tensor, int64_t channels,
+                       int64_t kernel) {
+  VectorSource out{.name = std::move(name), .is_float = true};
+  for (int64_t tap = 0; tap < kernel; ++tap) {
+    out.parts.push_back({.name = tensor,
+                         .n = channels,
+                         .shape = {channels, 1, kernel},
+                         .offset = tap,
+                         .step = kernel});
+  }
+  return out;
 }
 
-TensorView conv_matrix(const DeviceVector& weight, const ConvSpec& spec) {
-  return TensorView(weight.view.data, weight.view.dtype, {spec.channels, spec.kernel});
+std::vector<SourceRange> tap_ranges(const std::vector<SourceRange>& channels, int64_t num_channels,
+                                    int64_t kernel) {
+  std::vector<SourceRange> out;
+  for (int64_t tap = 0; tap < kernel; ++tap) {
+    for (const SourceRange& range : channels) {
+      out.push_back({tap * num_channels + range.first, range.count});
+    }
+  }
+  return out;
+}
+
+TensorView tap_matrix(const DeviceVector& weight, const ConvSpec& spec) {
+  return TensorView(weight.view.data, weight.view.dtype, {spec.kernel, spec.channels});
 }
 
 void ConvSources::share(const RankPlace& place) {
@@ -74,7 +95,7 @@ void ConvSources::share(const RankPlace& place) {
       own, {n + own.first, own.count}, {2 * n + own.first, own.count}};
   slice_rows(in.matrix, rows);
   if (!in.bias.empty()) in.bias.ranges = rows;
-  weight.ranges = scale_ranges({own}, conv.kernel);
+  weight.ranges = tap_ranges({own}, n, conv.kernel);
   if (!conv_bias.empty()) conv_bias.ranges = {own};
   share_inputs(out, own, place);
   conv.channels = static_cast<int32_t>(own.count);

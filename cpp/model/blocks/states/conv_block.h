@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "backend/contract/state_ops.h"
 #include "model/blocks/linear.h"
@@ -13,7 +15,7 @@ namespace headrace {
 struct ConvSources final : MixerSources {
   ConvSpec conv;
   LinearSource in;         ///< [3 C, H]: b, c, x
-  VectorSource weight;     ///< [C, kernel]
+  VectorSource weight;     ///< [kernel, C], of list_taps()
   VectorSource conv_bias;  ///< [C]; may be empty
   LinearSource out;        ///< [H, C]
 
@@ -31,10 +33,15 @@ struct ConvSources final : MixerSources {
   int64_t mixed_columns() const override { return conv.channels; }
 };
 
-/// A rank's part of vectors that have `each` numbers for every channel.
-std::vector<SourceRange> scale_ranges(std::vector<SourceRange> channels, int64_t each);
+/// A convolution's weights [kernel, channels], of a tensor [channels, 1, kernel].
+VectorSource list_taps(std::string name, const std::string& tensor, int64_t channels,
+                       int64_t kernel);
 
-/// [channels, kernel] of the vector that has a convolution's weights.
-TensorView conv_matrix(const DeviceVector& weight, const ConvSpec& spec);
+/// A rank's channels of such weights, of all `num_channels`.
+std::vector<SourceRange> tap_ranges(const std::vector<SourceRange>& channels, int64_t num_channels,
+                                    int64_t kernel);
+
+/// The matrix that the vector of a convolution's weights is.
+TensorView tap_matrix(const DeviceVector& weight, const ConvSpec& spec);
 
 }  // namespace headrace

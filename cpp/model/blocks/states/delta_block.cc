@@ -58,7 +58,7 @@ class DeltaBlock final : public Mixer {
     run_linear(context, in_, step.input, in);
     run_linear(context, gates_, step.input, logits);
     backend.expect(*out_.weight);
-    backend.causal_conv(in.columns(0, qkv.cols()), conv_matrix(conv_weight_, conv_), {}, conv_,
+    backend.causal_conv(in.columns(0, qkv.cols()), tap_matrix(conv_weight_, conv_), {}, conv_,
                         cache, layer_, qkv);
     backend.delta_prepare(qkv, logits.columns(0, hv), logits.columns(hv, hv), a_log_.view,
                           dt_bias_.view, heads_, gates);
@@ -97,7 +97,7 @@ void DeltaSources::share(const RankPlace& place) {
   const int64_t k = keys / place.count, v = values / place.count, h = hv / place.count;
   std::vector<SourceRange> rows = {
       {index * k, k}, {keys + index * k, k}, {2 * keys + index * v, v}};
-  conv.ranges = scale_ranges(rows, kernel);
+  conv.ranges = tap_ranges(rows, heads.qkv_columns(), kernel);
   rows.push_back({2 * keys + values + index * v, v});
   slice_rows(in.matrix, rows);
   const SourceRange own = {index * h, h};

@@ -18,7 +18,7 @@ struct DeltaSources final : MixerSources {
   float norm_eps = 1e-6f;
   LinearSource in;              ///< [Q + U, H]: q, k, v, z
   LinearSource gates;           ///< [2 Hv, H]: b, a; MatrixRole::kGates
-  VectorSource conv;            ///< [Q, kernel]
+  VectorSource conv;            ///< [kernel, Q], of list_taps()
   VectorSource a_log, dt_bias;  ///< [Hv]
   VectorSource norm;            ///< [value_dim], of all heads
   LinearSource out;             ///< [H, U]

@@ -1,5 +1,7 @@
 #include "model/blocks/states/scan_block.h"
 
+#include <array>
+
 #include "base/check.h"
 #include "model/blocks/carver.h"
 #include "model/blocks/join.h"
@@ -26,12 +28,13 @@ class ScanBlock final : public Mixer {
  public:
   ScanBlock(const ScanSources& sources, WeightReader& reader, int32_t layer)
       : heads_(sources.heads),
+        factors_(sources.factors),
         conv_{.channels = static_cast<int32_t>(heads_.xbc_columns()),
               .kernel = sources.kernel,
               .silu = true},
         gated_norm_{.group = static_cast<int32_t>(heads_.x_columns() / heads_.groups),
                     .eps = sources.norm_eps,
-                    .gate_first = true},
+                    .gate_first = sources.gate_first},
         layer_(layer),
         in_(load_linear(reader, sources.in)),
         conv_weight_(reader.vector(sources.conv)),
@@ -55,13 +58,20 @@ class ScanBlock final : public Mixer {
     const TensorView in = scratch_.in.first_rows(step.rows());
     const TensorView mixed = scratch_.xbc.first_rows(step.rows());
     run_linear(context, in_, step.input, in);
+    scale_parts(backend, in);
     backend.expect(*out_.weight);
-    backend.causal_conv(in.columns(x, xbc), conv_matrix(conv_weight_, conv_), conv_bias_.view,
-                        conv_, cache, layer_, mixed);
+    backend.causal_conv(in.columns(x, xbc), tap_matrix(conv_weight_, conv_), conv_bias_.view, conv_,
+                        cache, layer_, mixed);
     backend.ssm_scan(
         {mixed, in.columns(x + xbc, heads_.heads), a_log_.view, dt_bias_.view, skip_.view, heads_},
         cache, layer_, step.mixed);
-    backend.gated_norm(step.mixed, in.columns(0, x), norm_.view, gated_norm_, step.mixed);
+    const TensorView z = in.columns(0, x);
+    if (norm_.view.data != nullptr) {
+      backend.gated_norm(step.mixed, z, norm_.view, gated_norm_, step.mixed);
+      return;
+    }
+    backend.activate(Activation::kSilu, z);
+    backend.multiply(step.mixed, z, step.mixed);
   }
 
   void add(const BlockContext& context, const StepRows& step, const Tail& tail) override {
@@ -70,7 +80,20 @@ class ScanBlock final : public Mixer {
   }
 
  private:
+  /// Multiplies z‖x‖B‖C‖dt by their factors.
+  void scale_parts(Backend& backend, const TensorView& in) const {
+    const int64_t x = heads_.x_columns(), b = int64_t{heads_.groups} * heads_.state_dim;
+    const std::array<int64_t, 5> columns = {x, x, b, b, heads_.heads};
+    int64_t first = 0;
+    for (size_t i = 0; i < columns.size(); first += columns[i++]) {
+      if (factors_[i] == 1.0f) continue;
+      const TensorView part = in.columns(first, columns[i]);
+      backend.scale(part, factors_[i], part);
+    }
+  }
+
   ScanSpec heads_;
+  std::array<float, 5> factors_;
   ConvSpec conv_;
   GatedNormSpec gated_norm_;
   int32_t layer_;
@@ -100,10 +123,11 @@ void ScanSources::share(const RankPlace& place) {
   for (const SourceRange& range : channels) rows.push_back({columns + range.first, range.count});
   rows.push_back({2 * columns + 2 * all + own_heads.first, h});
   slice_rows(in.matrix, rows);
-  conv.ranges = scale_ranges(channels, kernel);
+  if (!in.bias.empty()) in.bias.ranges = rows;
+  conv.ranges = tap_ranges(channels, heads.xbc_columns(), kernel);
   if (!conv_bias.empty()) conv_bias.ranges = channels;
   a_log.ranges = dt_bias.ranges = skip.ranges = {own_heads};
-  norm.ranges = {own_x};
+  if (!norm.empty()) norm.ranges = {own_x};
   share_inputs(out, own_x, place);
   heads.groups /= place.count;
   heads.heads /= place.count;

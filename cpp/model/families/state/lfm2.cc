@@ -88,16 +88,13 @@ void read_lfm2_moe(ConfigReader& reader, ModelConfig& config) {
 }
 
 std::unique_ptr<ConvSources> list_conv(const ModelConfig& config, const LayerNaming& naming) {
-  const int64_t hidden = config.hidden_size, kernel = config.state.conv_kernel;
+  const int64_t hidden = config.hidden_size;
   const bool bias = config.state.conv_bias;
   auto out = std::make_unique<ConvSources>();
   out->conv = {.channels = config.hidden_size, .kernel = config.state.conv_kernel};
   out->in = naming.linear("conv_in", {{"conv.in_proj", 3 * hidden}}, hidden, bias);
-  out->weight = {.name = naming.own("conv"),
-                 .parts = {{.name = naming.stored("conv.conv.weight"),
-                            .n = hidden * kernel,
-                            .shape = {hidden, 1, kernel}}},
-                 .is_float = true};
+  out->weight = list_taps(naming.own("taps"), naming.stored("conv.conv.weight"), hidden,
+                          config.state.conv_kernel);
   if (bias) {
     out->conv_bias = {.name = naming.own("conv_bias"),
                       .parts = {{naming.stored("conv.conv.bias"), hidden}},

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "model/blocks/states/conv_block.h"
 #include "model/blocks/states/delta_block.h"
 #include "model/families/family.h"
 #include "model/families/keys/expert_keys.h"
@@ -30,7 +31,7 @@ void read_delta_heads(ConfigReader& reader, DeltaSpec& heads) {
 std::unique_ptr<DeltaSources> list_delta(const ModelConfig& config, const LayerNaming& naming,
                                          const DeltaParts& parts) {
   const DeltaSpec& heads = config.state.delta;
-  const int64_t hidden = config.hidden_size, kernel = config.state.conv_kernel;
+  const int64_t hidden = config.hidden_size;
   const int64_t columns = heads.qkv_columns();
   const auto numbers = [&](const char* name, const char* tensor, int64_t n) {
     return VectorSource{
@@ -43,8 +44,8 @@ std::unique_ptr<DeltaSources> list_delta(const ModelConfig& config, const LayerN
   out->in = naming.linear("delta_in", parts.in, hidden, false);
   out->gates = naming.linear("delta_gates", parts.gates, hidden, false);
   out->gates.matrix.role = MatrixRole::kGates;
-  out->conv = numbers("delta_conv", "linear_attn.conv1d.weight", columns * kernel);
-  out->conv.parts.front().shape = {columns, 1, kernel};
+  out->conv = list_taps(naming.own("delta_taps"), naming.stored("linear_attn.conv1d.weight"),
+                        columns, config.state.conv_kernel);
   out->a_log = numbers("delta_a_log", "linear_attn.A_log", heads.value_heads);
   out->dt_bias = numbers("delta_dt_bias", "linear_attn.dt_bias", heads.value_heads);
   out->norm = numbers("delta_norm", "linear_attn.norm.weight", heads.value_dim);

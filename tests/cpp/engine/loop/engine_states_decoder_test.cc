@@ -152,7 +152,8 @@ TEST_P(EngineStates, CrowdsGetWhatEachGetsAlone) {
 INSTANTIATE_TEST_SUITE_P(
     All, EngineStates,
     ::testing::Values(Crowd{"qwen3_5"}, Crowd{"qwen3_5", 2, 100}, Crowd{"qwen3_5", 1, 300, "ngram"},
-                      Crowd{"lfm2", 1, 1000, "", OutOfBlocks::kInterruptLongest}),
+                      Crowd{"lfm2", 1, 1000, "", OutOfBlocks::kInterruptLongest},
+                      Crowd{"falcon_h1", 1, 100}, Crowd{"nemotron_h", 2, 100}),
     [](const auto& crowd) {
       return crowd.param.folder + "_" + std::to_string(crowd.param.ranks) + crowd.param.guesses;
     });

@@ -373,6 +373,8 @@ TEST(Config, SupportedTypes) {
                                                                "qwen3_5_moe_text",
                                                                "qwen3_next",
                                                                "granitemoehybrid",
+                                                               "nemotron_h",
+                                                               "falcon_h1",
                                                                "gemma3",
                                                                "mistral3",
                                                                "qwen3_5",

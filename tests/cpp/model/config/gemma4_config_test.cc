@@ -23,7 +23,7 @@ Json layer_types(size_t count, size_t period) {
 
 /// The text model of E2B.
 Json e2b() {
-  Json out = Json::parse_json(R"({"architectures":["Gemma4ForCausalLM"],"attention_bias":false,
+  Json out = Json::parse(R"({"architectures":["Gemma4ForCausalLM"],"attention_bias":false,
       "attention_dropout":0.0,"attention_k_eq_v":false,"bos_token_id":2,"dtype":"bfloat16",
       "enable_moe_block":false,"eos_token_id":1,"final_logit_softcapping":30.0,
       "global_head_dim":512,"head_dim":256,"hidden_activation":"gelu_pytorch_tanh",
@@ -44,7 +44,7 @@ Json e2b() {
 /// That of the 31B.
 Json large() {
   Json out = e2b();
-  out.update(Json::parse_json(R"({"attention_k_eq_v":true,"hidden_size":5376,
+  out.update(Json::parse(R"({"attention_k_eq_v":true,"hidden_size":5376,
       "hidden_size_per_layer_input":0,"intermediate_size":21504,"max_position_embeddings":262144,
       "num_attention_heads":32,"num_global_key_value_heads":4,"num_hidden_layers":60,
       "num_key_value_heads":16,"num_kv_shared_layers":0,"sliding_window":1024,
@@ -209,10 +209,11 @@ TEST(Gemma4Config, FullLayersHaveOneSizeOfHeads) {
   };
   for (const Json& keys : {Json{{"head_dim", 256}, {"num_key_value_heads", 4}},
                            Json{{"head_dim", 512}, {"num_key_value_heads", 8}}}) {
-    expect_error(ErrorCode::kUnsupported, {"per_layer_config"}, [&] { parse_json(with_layer(keys)); });
+    expect_error(ErrorCode::kUnsupported, {"per_layer_config"},
+                 [&] { parse_json(with_layer(keys)); });
   }
   const Json other{{"head_dim", 512}, {"num_key_value_heads", 4}, {"sliding_window", 256}};
-  expect_error(ErrorCode::kUnsupported, {"per_layer_config 11", "sliding_window"},
+  expect_error(ErrorCode::kUnsupported, {"per_layer_config: 11", "sliding_window"},
                [&] { parse_json(with_layer(other)); });
   expect_error(ErrorCode::kCorruptFile, {"per_layer_config"}, [&] { parse_json(with_layer(512)); });
   expect_refused(large_v5(), "per_layer_config", Json::array({1}), ErrorCode::kCorruptFile);

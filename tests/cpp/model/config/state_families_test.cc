@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "cpp/model/expect_error.h"
+#include "cpp/model/golden_case.h"
 #include "cpp/model/test_json.h"
 #include "model/load/list_sources.h"
 #include "model/load/load_config.h"
@@ -86,10 +88,66 @@ Json granite() {
   return out;
 }
 
+/// NVIDIA-Nemotron-Nano-9B-v2.
+Json nemotron_nano() {
+  return Json::parse(R"({"architectures":["NemotronHForCausalLM"],"attention_bias":false,
+      "chunk_size":128,"conv_kernel":4,"expand":2,"head_dim":128,"hidden_dropout":0.0,
+      "hidden_size":4480,"hybrid_override_pattern":
+      "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-","intermediate_size":15680,
+      "layer_norm_epsilon":1e-05,"mamba_head_dim":80,"mamba_hidden_act":"silu",
+      "mamba_num_heads":128,"mamba_proj_bias":false,"max_position_embeddings":131072,
+      "mlp_bias":false,"mlp_hidden_act":"relu2","model_type":"nemotron_h","n_groups":8,
+      "num_attention_heads":40,"num_hidden_layers":56,"num_key_value_heads":8,
+      "num_logits_to_keep":1,"rescale_prenorm_residual":true,"residual_in_fp32":false,
+      "rms_norm_eps":1e-05,"sliding_window":null,"ssm_state_size":128,
+      "tie_word_embeddings":false,"time_step_floor":0.0001,"time_step_max":0.1,
+      "time_step_min":0.001,"time_step_rank":256,"use_bias":false,"use_conv_bias":true,
+      "use_mamba_kernels":true,"vocab_size":131072})");
+}
+
+/// Nemotron 3 Nano 30B-A3B.
+Json nemotron_3() {
+  Json out = nemotron_nano();
+  out.update(Json::parse(R"({"hidden_size":2688,"hybrid_override_pattern":
+      "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME","intermediate_size":1856,
+      "mamba_head_dim":64,"mamba_num_heads":64,"moe_intermediate_size":1856,
+      "moe_shared_expert_intermediate_size":3712,"n_group":1,"n_routed_experts":128,
+      "n_shared_experts":1,"norm_eps":1e-05,"norm_topk_prob":true,"num_attention_heads":32,
+      "num_experts_per_tok":6,"num_hidden_layers":52,"num_key_value_heads":2,
+      "partial_rotary_factor":1.0,"rope_theta":10000,"routed_scaling_factor":2.5,
+      "topk_group":1})"));
+  return out;
+}
+
+/// Falcon-H1-0.5B.
+Json falcon() {
+  return Json::parse(R"({"architectures":["FalconH1ForCausalLM"],"attention_bias":false,
+      "attention_in_multiplier":1.0,"attention_out_multiplier":0.9375,
+      "attn_layer_indices":null,"embedding_multiplier":5.656854249492381,"head_dim":64,
+      "hidden_act":"silu","hidden_size":1024,"intermediate_size":2048,"key_multiplier":0.5,
+      "lm_head_multiplier":0.0390625,"mamba_chunk_size":128,"mamba_conv_bias":true,
+      "mamba_d_conv":4,"mamba_d_head":64,"mamba_d_ssm":1536,"mamba_d_state":128,
+      "mamba_expand":2,"mamba_n_groups":1,"mamba_n_heads":24,"mamba_norm_before_gate":false,
+      "mamba_proj_bias":false,"mamba_rms_norm":false,"mamba_use_mlp":true,
+      "max_position_embeddings":16384,"mlp_bias":false,"mlp_expansion_factor":8,
+      "mlp_multipliers":[0.8838834764831844,0.5859375],"model_type":"falcon_h1",
+      "num_attention_heads":8,"num_hidden_layers":36,"num_key_value_heads":2,
+      "num_logits_to_keep":1,"projectors_bias":false,"rms_norm_eps":1e-05,
+      "rope_scaling":null,"rope_theta":100000000000.0,"ssm_in_multiplier":1.25,
+      "ssm_multipliers":[0.3535,0.25,0.3535,0.5,0.3535],"ssm_out_multiplier":0.2357,
+      "tie_word_embeddings":false,"time_step_floor":0.0001,"time_step_max":0.1,
+      "time_step_min":0.001,"time_step_rank":"auto","vocab_size":32784})");
+}
+
 ModelConfig parse(const Json& json) { return parse_model_config(json.dump(), ""); }
 
 Json with(Json json, const std::string& key, const Json& value) {
   json[key] = value;
+  return json;
+}
+
+Json without(Json json, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) json.erase(key);
   return json;
 }
 
@@ -112,6 +170,9 @@ TEST(StateFamilies, PublishedModelsHaveTheirSizes) {
   expect_size(qwen3_5_moe(), 34.7, 2.95);
   expect_size(qwen3_next(), 79.7, 3.56);
   expect_size(granite(), 32.2, 8.8);
+  expect_size(nemotron_nano(), 8.89, 8.3);
+  expect_size(nemotron_3(), 31.6, 3.23);
+  expect_size(falcon(), 0.521, 0.488);
 }
 
 TEST(StateFamilies, Lfm2) {
@@ -155,7 +216,10 @@ TEST(StateFamilies, GraniteHybrid) {
   expect_refused(granite(), "time_step_limit", {0.5, 0.1}, ErrorCode::kCorruptFile);
   expect_refused(granite(), "mamba_n_heads", 64, ErrorCode::kCorruptFile);
   expect_refused(granite(), "mamba_n_groups", 3, ErrorCode::kCorruptFile);
-  expect_refused(granite(), "mamba_proj_bias", true);
+  EXPECT_TRUE(parse(with(granite(), "mamba_proj_bias", true)).state.scan_out_bias);
+  const Json infinity{{"__float__", "Infinity"}};
+  EXPECT_TRUE(std::isinf(
+      parse(with(granite(), "time_step_limit", Json::array({0.0, infinity}))).state.scan.dt_max));
   expect_refused(granite(), "mamba_d_state", 4096);
   expect_refused(granite(), "position_embedding_type", "alibi");
   expect_refused(granite(), "layer_types", nullptr);
@@ -164,15 +228,76 @@ TEST(StateFamilies, GraniteHybrid) {
                [&] { share_sources({.index = 0, .count = 2}, sources); });
 }
 
+TEST(StateFamilies, NemotronH) {
+  const ModelConfig c = parse(nemotron_3());
+  EXPECT_EQ(c.num_layers, 52);
+  EXPECT_EQ(c.state.blocks[5], LayerBlock::kAttention);
+  EXPECT_EQ(c.state.blocks[51], LayerBlock::kExperts);
+  EXPECT_TRUE(c.ropes.empty());
+  EXPECT_EQ(c.moe.router.scale, 2.5f);
+  EXPECT_EQ(parse(nemotron_nano()).moe.router.num_experts, 0);
+  Json listed = without(nemotron_3(), {"hybrid_override_pattern", "num_hidden_layers"});
+  const Json types = Json::array({"moe", "mamba", "attention", "mlp"});
+  EXPECT_EQ(parse(with(listed, "layers_block_type", types)).num_layers, 4);
+  EXPECT_EQ(parse(with(listed, "layer_types", types)).state.blocks[0], LayerBlock::kExperts);
+  expect_refused(listed, "layers_block_type", Json::array(), ErrorCode::kCorruptFile);
+  expect_refused(listed, "layers_block_type", Json::array({"mlp"}));
+  expect_refused(listed, "layers_block_type", Json::array({"full_attention", "rwkv"}));
+  expect_refused(nemotron_3(), "hybrid_override_pattern", "MX*");
+  expect_refused(nemotron_3(), "num_hidden_layers", 51, ErrorCode::kCorruptFile);
+  expect_error(ErrorCode::kCorruptFile, {"hybrid_override_pattern", "agree"},
+               [&] { parse(with(nemotron_3(), "layers_block_type", types)); });
+  expect_refused(nemotron_3(), "attention_bias", true);
+  expect_refused(nemotron_3(), "attention_head_dim", 64);
+  expect_refused(nemotron_3(), "sliding_window", 128);
+  expect_refused(nemotron_3(), "mlp_hidden_act", "silu");
+  expect_refused(nemotron_3(), "mamba_hidden_act", "gelu");
+  expect_refused(nemotron_3(), "mamba_proj_bias", true);
+  expect_refused(nemotron_3(), "n_groups", 7, ErrorCode::kCorruptFile);
+  expect_refused(nemotron_3(), "n_group", 3, ErrorCode::kCorruptFile);
+  expect_refused(with(nemotron_3(), "n_group", 64), "topk_group", 2, ErrorCode::kCorruptFile);
+  EXPECT_EQ(parse(with(with(nemotron_3(), "n_group", 8), "topk_group", 4)).moe.router.top_groups,
+            4);
+}
+
+TEST(StateFamilies, FalconH1) {
+  const ModelConfig c = parse(falcon());
+  EXPECT_EQ(c.gate.factor, 0.8838834764831844f);
+  EXPECT_EQ(c.feed_forward_scale, 0.5859375f);
+  EXPECT_EQ(c.logit_scale, 0.0390625f);
+  EXPECT_EQ(c.attention_scale, 0.0625f);
+  EXPECT_FALSE(c.state.scan_norm);
+  EXPECT_EQ(parse(with(falcon(), "ssm_multipliers", nullptr)).state.scan_factors[4], 1.0f);
+  const Json wide = with(with(falcon(), "mamba_d_ssm", nullptr), "mamba_d_head", "auto");
+  EXPECT_EQ(parse(with(wide, "mamba_n_heads", 32)).state.scan.head_dim, 64);
+  expect_refused(falcon(), "mamba_n_heads", 25, ErrorCode::kCorruptFile);
+  expect_refused(falcon(), "ssm_multipliers", {1, 2, 3, 4}, ErrorCode::kCorruptFile);
+  expect_refused(falcon(), "mlp_multipliers", {1, "2"}, ErrorCode::kCorruptFile);
+  expect_refused(falcon(), "key_multiplier", 0, ErrorCode::kCorruptFile);
+  expect_refused(falcon(), "hidden_act", "gelu");
+  expect_refused(falcon(), "mamba_use_mlp", false);
+  expect_refused(falcon(), "attn_layer_indices", {0, 1});
+  expect_refused(falcon(), "layer_types", Json(std::vector<std::string>(36, "mamba")));
+  ModelSources sources = list_sources(c, likely_naming(c), {});
+  expect_error(ErrorCode::kUnsupported, {"tensor_parallel_size"},
+               [&] { share_sources({.index = 0, .count = 2}, sources); });
+}
+
+// As files of transformers 4 have it.
+TEST(StateFamilies, InfinityMayBeALiteral) {
+  const ModelConfig c = load_model_config(load_golden_case("nemotron_h").folder);
+  EXPECT_TRUE(std::isinf(c.state.scan.dt_max));
+}
+
 TEST(StateFamilies, Qwen3_5) {
   const ModelConfig c = parse(qwen3_5());
   EXPECT_TRUE(c.state.has(30) && !c.state.has(31) && !c.state.has(3));
   EXPECT_EQ(c.ropes.front().rotary_dim, 64);
   EXPECT_TRUE(c.attention_gate && c.qk_norm);
   EXPECT_EQ(c.norm_offset, 1.0f);
-  Json without = qwen3_5();
-  without["rope_parameters"].erase("rope_theta");
-  expect_error(ErrorCode::kCorruptFile, {"rope_theta"}, [&] { parse(without); });
+  Json no_theta = qwen3_5();
+  no_theta["rope_parameters"].erase("rope_theta");
+  expect_error(ErrorCode::kCorruptFile, {"rope_theta"}, [&] { parse(no_theta); });
   expect_refused(qwen3_5(), "attn_output_gate", false);
   expect_refused(qwen3_5(), "attention_bias", true);
   expect_refused(qwen3_5(), "hidden_act", "gelu");
@@ -224,7 +349,8 @@ TEST(StateFamilies, WhatSequencesKeep) {
 
 // Each feature and each input of the layers is one rank's.
 TEST(StateFamilies, RanksShareHeadsAndChannels) {
-  for (const Json& json : {lfm2(), qwen3_5(), qwen3_next(), with(granite(), "mamba_n_groups", 8)}) {
+  for (const Json& json :
+       {lfm2(), qwen3_5(), qwen3_next(), with(granite(), "mamba_n_groups", 8), nemotron_3()}) {
     const ModelConfig c = parse(json);
     const ModelSources whole = list_sources(c, likely_naming(c), {});
     std::vector<int64_t> numbers(whole.layers[0].mixer->matrices().size());

@@ -59,7 +59,7 @@ TEST_P(DecoderAllocations, AStepTakesNone) {
 
 INSTANTIATE_TEST_SUITE_P(Models, DecoderAllocations,
                          testing::Values("qwen3", "ernie4_5_moe", "qwen2_moe", "lfm2", "qwen3_5",
-                                         "granite_hybrid"),
+                                         "granite_hybrid", "nemotron_h_moe", "falcon_h1"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

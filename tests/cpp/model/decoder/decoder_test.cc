@@ -174,6 +174,13 @@ class DecoderLoad : public testing::Test {
       return R"(,"layer_types":["mamba","attention"],"mamba_n_heads":8,"mamba_d_state":16,
                 "num_local_experts":4)";
     }
+    if (model_type == "nemotron_h") {
+      return R"(,"hybrid_override_pattern":"E*","moe_intermediate_size":16,
+                "moe_shared_expert_intermediate_size":24,"n_groups":2)";
+    }
+    if (model_type == "falcon_h1") {
+      return R"(,"mamba_d_ssm":32,"mamba_n_heads":4,"mamba_d_state":16)";
+    }
     const std::string conv = R"(,"layer_types":["conv","full_attention"])";
     if (model_type == "lfm2") return conv;
     if (model_type == "lfm2_moe") return conv + R"(,"num_dense_layers":1)" + experts;

@@ -24,6 +24,9 @@ constexpr StatefulModel kStatefulModels[] = {
     {"delta_rule_int4", "qwen3_5", DType::kBF16, {4, 32}},
     {"delta_rule_at_last", "qwen3_5_last"},
     {"scan_int8", "granite_hybrid_groups", DType::kBF16, {8, 64}},
+    {"layers_of_one_block", "nemotron_h"},
+    {"experts_at_last_int4", "nemotron_h_moe", DType::kBF16, {4, 32}},
+    {"attention_beside_a_scan_int8", "falcon_h1", DType::kBF16, {8, 32}},
 };
 
 class StateDecoder : public testing::TestWithParam<StatefulModel> {

@@ -17,16 +17,13 @@ void read_tarn(ConfigReader& reader, ModelConfig& config) {
 
 // A mixer lists its tensors and says what it keeps: the block does the rest.
 std::unique_ptr<ConvSources> list_conv(const ModelConfig& config, const LayerNaming& naming) {
-  const int64_t hidden = config.hidden_size, kernel = config.state.conv_kernel;
+  const int64_t hidden = config.hidden_size;
   auto out = std::make_unique<ConvSources>();
   out->conv = {.channels = config.hidden_size, .kernel = config.state.conv_kernel};
   out->in = naming.linear(
       "conv_in", {{"mix.open", hidden}, {"mix.close", hidden}, {"mix.x", hidden}}, hidden, false);
-  out->weight = {.name = naming.own("conv"),
-                 .parts = {{.name = naming.stored("mix.taps"),
-                            .n = hidden * kernel,
-                            .shape = {hidden, kernel}}},
-                 .is_float = true};
+  out->weight =
+      list_taps(naming.own("taps"), naming.stored("mix.taps"), hidden, config.state.conv_kernel);
   out->out = naming.linear("conv_out", {{"mix.out", hidden}}, hidden, false);
   return out;
 }

@@ -44,7 +44,7 @@ void write_tarn(const GoldenCase& llama, float out, const TempFolder& folder) {
                        std::string(static_cast<const char*>(tensor.data), tensor.bytes)});
   }
   const auto add = [&](const std::string& name, const std::vector<int64_t>& shape, float scale) {
-    std::vector<float> numbers(static_cast<size_t>(shape[0] * shape[1]));
+    std::vector<float> numbers(static_cast<size_t>(shape.front() * shape.back()));
     for (size_t i = 0; i < numbers.size(); ++i) {
       numbers[i] = scale * (static_cast<float>((i * 37) % 101) / 50.0f - 1.0f);
     }
@@ -53,7 +53,7 @@ void write_tarn(const GoldenCase& llama, float out, const TempFolder& folder) {
   };
   for (const char* name : {"open.weight", "close.weight", "x.weight"})
     add(name, {hidden, hidden}, 0.3f);
-  add("taps", {hidden, kKernel}, 1.0f);
+  add("taps", {hidden, 1, kKernel}, 1.0f);
   add("out.weight", {hidden, hidden}, out);
   folder.write("model.safetensors", safetensors_file(tensors));
   folder.write("config.json", config.dump());

@@ -42,6 +42,18 @@ std::vector<AdapterToWrite> three_adapters() {
 /// Of a model with states, and experts perhaps, which no adapter changes.
 std::vector<AdapterToWrite> adapters_for(const ModelConfig& config) {
   std::vector<AdapterToWrite> out = three_adapters();
+  if (config.model_type == "nemotron_h") {
+    out[0].modules = {"mixer.in_proj", "mixer.q_proj", "mixer.up_proj", "mixer.fc2_latent_proj"};
+    out[1].modules = {"mixer.out_proj", "mixer.fc1_latent_proj"};
+    out[2].modules = {"mixer.down_proj", "mixer.o_proj", "mixer.shared_experts.up_proj"};
+    return out;
+  }
+  if (config.model_type == "falcon_h1") {
+    out[0].modules = {"mamba.in_proj", "self_attn.k_proj", "feed_forward.gate_proj"};
+    out[1].modules = {"mamba.out_proj"};
+    out[2].modules = {"self_attn.o_proj", "feed_forward.down_proj", "mamba.in_proj"};
+    return out;
+  }
   if (config.state.layers.empty()) return out;
   const bool grouped = config.model_type == "qwen3_next";
   const std::vector<std::string> in =
@@ -148,7 +160,8 @@ INSTANTIATE_TEST_SUITE_P(Setups, LoraMerged,
                          testing::ValuesIn(setups({"llama", "llama_bf16", "llama_bias_hd256",
                                                    "llama_dynamic", "llama_tied_mqa",
                                                    "mistral_window", "qwen2", "qwen3", "ernie4_5",
-                                                   "ernie4_5_bias", "qwen3_5", "qwen3_next"})),
+                                                   "ernie4_5_bias", "qwen3_5", "qwen3_next",
+                                                   "nemotron_h_moe", "falcon_h1"})),
                          name_of);
 
 /// What PEFT answers with adapters that it saved: tests/golden/make_lora.py.

@@ -76,7 +76,8 @@ class CudaExperts : public testing::TestWithParam<ExpertKind> {
     return out.read();
   }
 
-  /// What one expert gives for a row, by linear_gate_mul() and linear().
+  /// What one expert gives for a row, by linear_gate_mul() (or linear() and activate()) and
+  /// linear().
   std::vector<float> by_linears(const PackedExperts& expert, const std::vector<float>& row,
                                 int64_t e) {
     const int64_t hidden = expert.down->n(), inner = expert.down->k();
@@ -87,11 +88,16 @@ class CudaExperts : public testing::TestWithParam<ExpertKind> {
       if (all.empty()) return Uploaded(*backend_, dtype(), 0, 0);
       return Uploaded(*backend_, dtype(), 1, n, row_of(all, e, n));
     };
-    const Uploaded first = bias(gates_.gate_up_bias, 2 * inner);
+    const int64_t outputs = expert.gate_up->n();
+    const Uploaded first = bias(gates_.gate_up_bias, outputs);
     const Uploaded second = bias(gates_.down_bias, hidden);
-    backend_->linear_gate_mul(x.view(), *expert.gate_up,
-                              gates_.gate_up_bias.empty() ? TensorView() : first.vector(),
-                              gates_.spec, between.view());
+    const TensorView first_bias = gates_.gate_up_bias.empty() ? TensorView() : first.vector();
+    if (outputs == 2 * inner) {
+      backend_->linear_gate_mul(x.view(), *expert.gate_up, first_bias, gates_.spec, between.view());
+    } else {
+      backend_->linear(x.view(), *expert.gate_up, first_bias, between.view());
+      backend_->activate(gates_.spec.activation, between.view());
+    }
     backend_->linear(between.view(), *expert.down,
                      gates_.down_bias.empty() ? TensorView() : second.vector(), out.view());
     return out.read();
@@ -165,6 +171,27 @@ TEST_P(CudaExperts, GatesAndBiases) {
                 sum_of(each, routes.row(row), row_of(x, row, sizes.hidden)))
           << row;
     }
+  }
+}
+
+// Experts without gates.
+TEST_P(CudaExperts, UpAlone) {
+  Random random(79);
+  SCOPED_TRACE(random.trace());
+  const ExpertSizes sizes{3, 66, 33, 1};
+  const ExpertNumbers numbers = ExpertNumbers::random(random, sizes);
+  const PackedExperts layer = pack_experts(*backend_, numbers, format());
+  std::vector<PackedExperts> each;
+  for (int64_t e = 0; e < sizes.experts; ++e) {
+    each.push_back(pack_expert(*backend_, numbers, format(), e));
+  }
+  gates_ = {{.activation = Activation::kRelu2}, {}, {}};
+  for (const int64_t rows : {1, 37}) {
+    const Routes routes = Routes::random(random, rows, 2, sizes.experts);
+    const auto x = random_values(size_t(rows * sizes.hidden), 7, dtype());
+    const auto got = run(layer, routes, x);
+    ASSERT_EQ(row_of(got, rows - 1, sizes.hidden),
+              sum_of(each, routes.row(rows - 1), row_of(x, rows - 1, sizes.hidden)));
   }
 }
 
