@@ -47,15 +47,21 @@ std::vector<const MatrixSource*> MtpSources::matrices() const {
 std::vector<const VectorSource*> MtpSources::vectors() const {
   std::vector<const VectorSource*> out{&embedding_norm, &hidden_norm};
   append_present(layer.vectors(), out);
+  append_present(std::vector{&final_norm}, out);
+  return out;
+}
+
+std::vector<const MatrixSource*> ModelSources::proper_matrices() const {
+  std::vector<const MatrixSource*> out;
+  append_present(std::vector{&embedding, &head}, out);
+  for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
+  if (vision) append_present(vision->matrices(), out);
   return out;
 }
 
 std::vector<const MatrixSource*> ModelSources::matrices() const {
-  std::vector<const MatrixSource*> out;
-  append_present(std::vector{&embedding, &head}, out);
-  for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
+  std::vector<const MatrixSource*> out = proper_matrices();
   if (mtp) append_present(mtp->matrices(), out);
-  if (vision) append_present(vision->matrices(), out);
   return out;
 }
 
@@ -87,8 +93,9 @@ int64_t ModelSources::active_parameters() const {
   int64_t count = num_parameters();
   if (vision) count -= count_numbers(*vision);
   if (!head.empty()) count -= embedding.numbers() - embedding.k;
-  for (const MatrixSource* source : matrices())
+  for (const MatrixSource* source : proper_matrices()) {
     count -= source->numbers() - source->active_numbers();
+  }
   return count;
 }
 

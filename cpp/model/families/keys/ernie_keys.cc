@@ -12,19 +12,7 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kMaxLayerNumber = int64_t{1} << 30;
-constexpr int64_t kMaxSharedExperts = 1024;
 constexpr double kMaxNormMin = 1e6;
-
-void read_shared_experts(ConfigReader& reader, MoeConfig& moe) {
-  const int64_t count = reader.integer("moe_num_shared_experts", 2, 0, kMaxSharedExperts);
-  const int64_t width = count * moe.expert_width;
-  if (width > kMaxIntermediate) {
-    reader.fail_value("moe_num_shared_experts",
-                      str_cat("must keep all shared experts together (", width, " columns) within ",
-                              kMaxIntermediate));
-  }
-  moe.shared_width = static_cast<int32_t>(width);
-}
 
 void refuse_other_routers(ConfigReader& reader) {
   reader.require("moe_gate_act", "softmax");
@@ -157,7 +145,7 @@ std::vector<bool> read_ernie_sparse_layers(ConfigReader& reader, int32_t num_lay
 
 void read_ernie_router(ConfigReader& reader, MoeConfig& moe) {
   refuse_other_routers(reader);
-  read_shared_experts(reader, moe);
+  read_shared_experts(reader, "moe_num_shared_experts", 2, moe);
   moe.router.norm_min = static_cast<float>(reader.number("moe_norm_min", 1e-12, 0.0, kMaxNormMin));
   moe.has_correction = reader.flag("moe_use_aux_free", true);
 }

@@ -11,6 +11,7 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kMaxSparseStep = int64_t{1} << 30;
+constexpr int64_t kMaxSharedExperts = 1024;
 
 }  // namespace
 
@@ -63,6 +64,37 @@ void read_qwen_sparse_layers(ConfigReader& reader, ModelConfig& config) {
     }
     sparse[layer.unsigned_integer()] = false;
   }
+}
+
+void read_expert_groups(ConfigReader& reader, RouterSpec& router) {
+  router.num_groups = static_cast<int32_t>(reader.integer("n_group", 1, 1, router.num_experts));
+  if (router.num_experts % router.num_groups != 0) {
+    reader.fail_value("n_group",
+                      str_cat("must divide the number of experts (", router.num_experts, ")"));
+  }
+  const int32_t most = std::min(router.num_groups, kMaxTopExperts);
+  router.top_groups = static_cast<int32_t>(reader.integer("topk_group", 1, 1, most));
+  const int32_t kept = router.num_experts / router.num_groups * router.top_groups;
+  if (kept >= router.top_k) return;
+  reader.fail_value("topk_group", str_cat("must keep as many experts as a row goes to (",
+                                          router.top_k, "), but its groups have ", kept));
+}
+
+void read_sigmoid_router(ConfigReader& reader, RouterSpec& router) {
+  router.score = RouterSpec::Score::kSigmoid;
+  router.normalize = reader.flag("norm_topk_prob", true);
+  router.scale = static_cast<float>(reader.number("routed_scaling_factor", 1.0, 1e-6, 1e6));
+}
+
+void read_shared_experts(ConfigReader& reader, std::string_view key, int64_t fallback,
+                         MoeConfig& moe) {
+  const int64_t count = reader.integer(key, fallback, 0, kMaxSharedExperts);
+  const int64_t width = count * moe.expert_width;
+  if (width > kMaxIntermediate) {
+    reader.fail_value(key, str_cat("must keep all shared experts together (", width,
+                                   " columns) within ", kMaxIntermediate));
+  }
+  moe.shared_width = static_cast<int32_t>(width);
 }
 
 int32_t read_width(ConfigReader& reader, std::string_view key, int32_t fallback) {

@@ -32,6 +32,18 @@ void read_expert_counts(ConfigReader& reader, const AliasedKey& num_experts,
 /// them.
 void read_qwen_sparse_layers(ConfigReader& reader, ModelConfig& config);
 
+/// n_group and topk_group: of how many groups of experts a row's must be. Throws
+/// Error(kCorruptFile) for groups that aren't equally large, and for a choice that holds too few
+/// experts. REQUIRES: num_experts and top_k.
+void read_expert_groups(ConfigReader& reader, RouterSpec& router);
+
+/// A router whose scores are sigmoids: norm_topk_prob (true) and routed_scaling_factor.
+void read_sigmoid_router(ConfigReader& reader, RouterSpec& router);
+
+/// Experts that all rows go through, as one MLP. REQUIRES: expert_width.
+void read_shared_experts(ConfigReader& reader, std::string_view key, int64_t fallback,
+                         MoeConfig& moe);
+
 /// Columns of an MLP.
 int32_t read_width(ConfigReader& reader, std::string_view key, int32_t fallback);
 
