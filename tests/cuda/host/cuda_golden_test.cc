@@ -99,8 +99,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5
 #else
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden,
                          testing::Values("cohere2", "ernie4_5_bias_paddle", "ernie4_5_moe",
-                                         "gemma2", "gpt_oss", "granite_hybrid", "lfm2",
-                                         "llama3_rope", "mistral_window", "mixtral",
+                                         "gemma2", "glm4_moe_groups", "gpt_oss", "granite_hybrid",
+                                         "lfm2", "llama3_rope", "mistral_window", "mixtral",
                                          "qwen2_moe_norm", "qwen2_yarn", "qwen3_5", "qwen3_moe_one",
                                          "qwen3_window"),
                          name_of);
