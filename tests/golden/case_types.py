@@ -36,7 +36,6 @@ class Experts:
 
     correction: tuple[float, float] | None = None  # mean and deviation; None: no such tensor
     equal: tuple[int, int] | None = None  # two experts with the same router row and correction
-    mtp: bool = False  # the file has the tensors of a block that guesses tokens
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Case:
     shards: int = 1
     twins: tuple[Twin, ...] = ()
     experts: Experts | None = None  # for models with experts
+    mtp: bool = False  # the file has the tensors of a block that guesses tokens
     seed: int = 0  # the first to try; later ones spare the search
 
 

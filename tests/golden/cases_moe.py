@@ -7,6 +7,7 @@ from typing import Any
 from case_types import Case, Experts, Twin, base, v5_style
 from cases_gemma4 import GEMMA4_MOE_CASES
 from cases_gpt_oss import GPT_OSS_CASES
+from layer_configs import without
 
 
 def ernie_moe(storage_key: str = "torch_dtype", **changes: Any) -> dict[str, Any]:
@@ -107,6 +108,36 @@ def mixtral(storage: str, **changes: Any) -> dict[str, Any]:
     return base("MixtralForCausalLM", "mixtral", **published | changes)
 
 
+def glm4_moe(**changes: Any) -> dict[str, Any]:
+    published = {
+        "attention_bias": True,
+        "attention_dropout": 0.0,
+        "first_k_dense_replace": 1,
+        "head_dim": 16,
+        "hidden_size": 48,
+        "intermediate_size": 56,
+        "moe_intermediate_size": 24,
+        "n_group": 1,
+        "n_routed_experts": 8,
+        "n_shared_experts": 1,
+        "norm_topk_prob": True,
+        "num_attention_heads": 4,
+        "num_experts_per_tok": 3,
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 2,
+        "num_nextn_predict_layers": 1,
+        "partial_rotary_factor": 0.5,
+        "rope_scaling": None,
+        "rope_theta": 1000000,
+        "routed_scaling_factor": 2.5,
+        "topk_group": 1,
+        "torch_dtype": "bfloat16",
+        "use_qk_norm": False,
+        "vocab_size": 157,
+    }
+    return base("Glm4MoeForCausalLM", "glm4_moe", **published | changes)
+
+
 ERNIE_A = {
     "num_hidden_layers": 4,
     "moe_layer_end_index": 2,
@@ -131,7 +162,8 @@ MOE_CASES = (
         "bfloat16",
         ernie_moe(**ERNIE_A),
         twins=(Twin("ernie4_5_moe_paddle", "paddle", ernie_moe("dtype", **ERNIE_A)),),
-        experts=Experts(correction=(0.0, 0.05), mtp=True),
+        experts=Experts(correction=(0.0, 0.05)),
+        mtp=True,
         seed=3,
     ),
     Case(
@@ -256,6 +288,47 @@ MOE_CASES = (
             sliding_window=24,
         ),
         experts=Experts(),
+    ),
+    Case(
+        "glm4_moe",
+        "sigmoid scores with a bias, a shared expert, a dense layer first, half of a head rotated,"
+        " bias on q, k and v, a block for guesses",
+        "bfloat16",
+        glm4_moe(),
+        twins=(Twin("glm4_moe_fused", "fused_experts", glm4_moe()),),
+        experts=Experts(correction=(0.0, 0.1)),
+        mtp=True,
+    ),
+    Case(
+        "glm4_moe_groups",
+        "two of four groups of experts, norms of q and k, weights as they are, two shared experts,"
+        " transformers 5 keys",
+        "float32",
+        v5_style(
+            without(
+                glm4_moe(
+                    attention_bias=False,
+                    first_k_dense_replace=0,
+                    head_dim=32,
+                    moe_intermediate_size=16,
+                    n_group=4,
+                    n_routed_experts=12,
+                    n_shared_experts=2,
+                    norm_topk_prob=False,
+                    num_hidden_layers=2,
+                    num_nextn_predict_layers=0,
+                    routed_scaling_factor=0.7,
+                    topk_group=2,
+                    torch_dtype="float32",
+                    use_qk_norm=True,
+                ),
+                "partial_rotary_factor",
+                "rope_scaling",
+            ),
+            partial_rotary_factor=0.5,
+            rope_type="default",
+        ),
+        experts=Experts(correction=(0.0, 0.1)),
     ),
     *GPT_OSS_CASES,
     *GEMMA4_MOE_CASES,

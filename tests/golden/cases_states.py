@@ -84,6 +84,7 @@ QWENS = (
         "gated delta rule, three value heads for each key head; attention's gate, partial rope",
         THREE_VALUES,
         twins=(Twin("qwen3_5_wrapped", "wrapped", wrapped(THREE_VALUES, "qwen3_5")),),
+        mtp=True,
     ),
     case(
         "qwen3_5_last",
@@ -104,6 +105,7 @@ QWENS = (
         WITH_EXPERTS,
         twins=(Twin("qwen3_5_moe_wrapped", "wrapped", wrapped(WITH_EXPERTS, "qwen3_5_moe")),),
         experts=Experts(),
+        mtp=True,
     ),
     case(
         "qwen3_next",
@@ -114,6 +116,7 @@ QWENS = (
             **delta_heads((2, 8), (4, 16)),
         ),
         experts=Experts(),
+        mtp=True,
     ),
 )
 

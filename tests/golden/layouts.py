@@ -48,14 +48,14 @@ def to_ernie_vl(tensors: Tensors, paddle: bool) -> Tensors:
 
 
 def to_wrapped(tensors: Tensors, config: dict[str, Any]) -> Tensors:
-    """A text model's in the file of a model that sees pictures: experts fused, and some of the
-    tensors that a text model has no place for."""
+    """A text model's in the file of a model that sees pictures: experts fused, but not those of the
+    block that guesses tokens, and some of the tensors that a text model has no place for."""
     out = {
         name.replace("model.", "model.language_model.", 1): tensor
         for name, tensor in to_fused_experts(tensors).items()
     }
     more = _more_of_gemma4(config) if config["model_type"] == "gemma4" else _more_of_qwen(config)
-    return out | {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in more.items()}
+    return {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in more.items()} | out
 
 
 def _more_of_qwen(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -63,9 +63,6 @@ def _more_of_qwen(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {
         "model.visual.blocks.0.norm1.weight": (config["vision_config"]["hidden_size"],),
         "model.visual.merger.linear_fc2.bias": (hidden,),
-        "mtp.fc.weight": (hidden, 2 * hidden),
-        "mtp.layers.0.input_layernorm.weight": (hidden,),
-        "mtp.norm.weight": (hidden,),
     }
 
 
@@ -92,10 +89,15 @@ def _more_of_gemma4(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def to_fused_experts(tensors: Tensors) -> Tensors:
     """All experts of a layer in two tensors: gate_up_proj [E, 2I, H] and down_proj [E, H, I]."""
-    fused = {name: tensor for name, tensor in tensors.items() if ".experts." not in name}
+    apart = ("mtp.",)
+    fused = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if ".experts." not in name or name.startswith(apart)
+    }
     for name in tensors:
         match = EXPERT.fullmatch(name)
-        if match is None:
+        if match is None or name.startswith(apart):
             continue
         stem, kind = match.groups()
         count = sum(other.startswith(f"{stem}.") for other in tensors) // 3

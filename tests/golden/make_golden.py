@@ -54,6 +54,7 @@ class Answer:
     tokens: list[int]
     run: oracle.Run  # float32 oracle
     scores: list[np.ndarray]  # by which its routers selected, call by call
+    groups: list[np.ndarray]  # likewise, groups of experts
 
     @property
     def gaps(self) -> np.ndarray:
@@ -113,24 +114,30 @@ def find_seed(case: Case, folder: Path) -> tuple[int, list[Answer], Float32Error
         if prompts is None:
             continue
         tensors = stored_tensors(model, case, storage)
-        if case.experts and case.experts.mtp:
-            tensors |= weights.mtp_block(case.config, seed, storage)
+        if case.mtp:
+            tensors |= weights.mtp_block(case, seed, storage)
         write_weights(folder, case, tensors)
         answers = answer(oracle.load(folder, torch.float32), prompts)
         error = float32_error(folder, answers)
         if min(a.gaps.min() for a in answers) < 2 * TOLERANCE_FACTOR * error.logits:
             continue  # two logits within tolerance could change places
-        scores = [rows for a in answers for rows in a.scores]
-        if margin(case, scores) >= 2 * TOLERANCE_FACTOR * error.router:
+        if margin(case, answers) >= 2 * TOLERANCE_FACTOR * error.router:
             return seed, answers, error
     raise SystemExit(f"{case.name}: none of {MAX_SEEDS} seeds decodes clearly")
 
 
-def margin(case: Case, scores: list[np.ndarray]) -> float:
+def margin(case: Case, answers: list[Answer]) -> float:
     """Of the nearest choice of an expert; infinite without experts."""
+    scores = [rows for a in answers for rows in a.scores]
+    groups = [rows for a in answers for rows in a.groups]
+    return router_margin(case, scores, groups)
+
+
+def router_margin(case: Case, scores: list[np.ndarray], groups: list[np.ndarray]) -> float:
     if case.experts is None:
         return math.inf
-    return routing.margin(scores, routing.experts_per_token(case.config))
+    k, top_groups = routing.experts_per_token(case.config), case.config.get("topk_group", 1)
+    return min(routing.margin(scores, k), routing.margin(groups, top_groups))
 
 
 def clear_prompts(model: torch.nn.Module, case: Case, seed: int) -> list[list[int]] | None:
@@ -151,9 +158,10 @@ def clear_prompts(model: torch.nn.Module, case: Case, seed: int) -> list[list[in
 
 def is_clear(model: torch.nn.Module, case: Case, prompt: list[int]) -> bool:
     """No near tie, no dull repetition, and no end-of-text token among the generated ones."""
-    with oracle.watched_routers() as scores:
+    groups: list[np.ndarray] = []
+    with oracle.watched_routers(groups) as scores:
         tokens, logits = oracle.greedy(model, prompt, NEW_TOKENS)
-    if margin(case, scores) < MIN_ROUTER_MARGIN:
+    if router_margin(case, scores, groups) < MIN_ROUTER_MARGIN:
         return False
     best = np.sort(logits, axis=-1)
     gap = (best[:, -1] - best[:, -2]).min() / logits.std(axis=-1).mean()
@@ -174,12 +182,13 @@ def answer(model: torch.nn.Module, prompts: list[list[int]]) -> list[Answer]:
     answers = []
     for prompt in prompts:
         tokens, logits = oracle.greedy(model, prompt, NEW_TOKENS)
-        with oracle.watched_routers() as scores:
+        groups: list[np.ndarray] = []
+        with oracle.watched_routers(groups) as scores:
             run = oracle.cached_run(model, prompt, tokens)
         relative = 3e-4 if oracle.keeps_states(model) else 1e-5
         if not np.allclose(run.steps, logits, rtol=0, atol=relative * logits.std()):
             raise SystemExit(f"generate and the run by steps differ: {run.steps - logits}")
-        answers.append(Answer(prompt, tokens, run, scores))
+        answers.append(Answer(prompt, tokens, run, scores, groups))
     return answers
 
 
@@ -242,7 +251,7 @@ def describe_router(case: Case, answers: list[Answer], error: float) -> dict[str
     return {
         "float32_error": error,
         "tolerance": TOLERANCE_FACTOR * error,
-        "margin": margin(case, scores),
+        "margin": margin(case, answers),
         **routing.summary(scores, k, layers),
     }
 
@@ -253,11 +262,15 @@ def float32_error(folder: Path, answers: list[Answer]) -> Float32Error:
     wide = oracle.in_float64(default)
     error = Float32Error()
     for a in answers:
-        with oracle.float64_everywhere(), oracle.watched_routers() as exact_scores:
+        exact_groups: list[np.ndarray] = []
+        eager_groups: list[np.ndarray] = []
+        with oracle.float64_everywhere(), oracle.watched_routers(exact_groups) as exact_scores:
             exact = oracle.cached_run(wide, a.prompt, a.tokens)
-        with oracle.watched_routers() as eager_scores:
+        with oracle.watched_routers(eager_groups) as eager_scores:
             eager_run = oracle.cached_run(eager, a.prompt, a.tokens)
-        for run, scores in ((a.run, a.scores), (eager_run, eager_scores)):
+        exact_scores += exact_groups
+        eager_scores += eager_groups
+        for run, scores in ((a.run, a.scores + a.groups), (eager_run, eager_scores)):
             for got, want in ((run.prompt, exact.prompt), (run.steps, exact.steps)):
                 error.logits = max(error.logits, largest(got - want))
                 error.logprobs = max(error.logprobs, largest(log_softmax(got) - log_softmax(want)))

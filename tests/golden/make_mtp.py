@@ -1,50 +1,89 @@
 """Writes what the MTP blocks of golden checkpoints guess. Needs torch and transformers.
 
-python tests/golden/make_mtp.py
+python tests/golden/make_mtp.py            # all cases
+python tests/golden/make_mtp.py glm4_moe
 
-transformers drops the tensors, so the block is put together here, from its decoder layer and by the
-formulas of README.md, "Guesses". Into each folder of CASES go mtp.json (tokens; the argmax at every
-position, -1 where two logits within tolerance could change places) and mtp.safetensors (some rows
-of logits).
+transformers reads the tensors of few families (the script compares with it there), so the block is
+put together here, from its decoder layer and by the formulas of README.md, "Guesses". Into each
+folder of GUESSING go mtp.json (tokens; the argmax at every position, -1 where two logits within
+tolerance could change places) and mtp.safetensors (some rows of logits).
 """
 
 from __future__ import annotations
 
+import copy
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
 import torch
 from case_types import TOLERANCE_FACTOR
+from cases import CASES
+from layouts import to_fused_experts
 from safetensors.torch import load_file, save_file
+from transformers.modeling_layers import MtpModel
 
 ROOT = Path(__file__).parent
-CASES = {"ernie4_5_moe": ("ernie4_5_moe_paddle",)}  # and the twins with the same weights
+# Those with a block, and the twins with the same weights.
+GUESSING = {case.name: [twin.name for twin in case.twins] for case in CASES if case.mtp}
 CHAIN = 4  # guesses behind the last known token
 
 
 class Block(torch.nn.Module):
-    """The tensors mtp_* of a checkpoint in the PyTorch layout."""
+    """The tensors of a checkpoint's block in the PyTorch layout."""
 
     def __init__(self, model: torch.nn.Module, tensors: dict[str, torch.Tensor]) -> None:
         super().__init__()
         config = model.config
-        layer_class, norm_class = type(model.model.layers[0]), type(model.model.norm)
-        self.layer = layer_class(config, 0)  # a dense one, as the config's first is
+        norm_class = type(model.model.norm)
+        self.layer = type(model.model.layers[0])(layer_config(config), 0)
         self.embedding_norm = norm_class(config.hidden_size, config.rms_norm_eps)
         self.hidden_norm = norm_class(config.hidden_size, config.rms_norm_eps)
         self.join = torch.nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
-        parts = {
-            "model.mtp_block.0.": self.layer,
-            "model.mtp_emb_norm.0.": self.embedding_norm,
-            "model.mtp_hidden_norm.0.": self.hidden_norm,
-            "model.mtp_linear_proj.0.": self.join,
-        }
-        for prefix, module in parts.items():
-            own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        prefixes = parts_of(config)
+        self.final_norm = None  # the model's
+        if len(prefixes) > len([*self.children()]):
+            self.final_norm = norm_class(config.hidden_size, config.rms_norm_eps)
+        parts = [*zip(prefixes, self.children(), strict=True)]
+        for prefix, module in reversed(parts):  # the layer's may be that of all
+            own = {
+                k.removeprefix(prefix): tensors.pop(k) for k in [*tensors] if k.startswith(prefix)
+            }
+            own = to_fused_experts(own)
             module.load_state_dict({name: value.float() for name, value in own.items()})
         self.eval()
+
+
+def layer_config(config: Any) -> Any:
+    """With which layer 0 is the block's."""
+    out = copy.deepcopy(config)
+    out._experts_implementation = "eager"
+    if config.model_type == "glm4_moe":
+        out.first_k_dense_replace = 0
+    elif config.model_type != "ernie4_5_moe":  # whose first is a dense one, too
+        out.layer_types = ["full_attention"]
+        out.mlp_only_layers = []
+    return out
+
+
+def parts_of(config: Any) -> tuple[str, ...]:
+    """Where the block's parts stand."""
+    if config.model_type == "ernie4_5_moe":
+        return (
+            "model.mtp_block.0.",
+            "model.mtp_emb_norm.0.",
+            "model.mtp_hidden_norm.0.",
+            "model.mtp_linear_proj.0.",
+        )
+    if config.model_type == "glm4_moe":
+        stem = f"model.layers.{config.num_hidden_layers}."
+        names = ("", "enorm.", "hnorm.", "eh_proj.", "shared_head.norm.")
+        return tuple(stem + name for name in names)
+    names = ("layers.0.", "pre_fc_norm_embedding.", "pre_fc_norm_hidden.", "fc.", "norm.")
+    return tuple("mtp." + name for name in names)
 
 
 @torch.no_grad()
@@ -66,7 +105,41 @@ def normed_rows(
         position_ids=positions,
     )
     out = out[0] if isinstance(out, tuple) else out
-    return model.model.norm(out)[0]
+    return (block.final_norm or model.model.norm)(out)[0]
+
+
+@torch.no_grad()
+def hidden_rows(model: torch.nn.Module, tokens: list[int]) -> torch.Tensor:
+    """[positions, H] behind the final norm; where layers keep states, one by one (cached_run)."""
+    calls = [[token] for token in tokens] if oracle.keeps_states(model) else [tokens]
+    past, rows = None, []
+    for call in calls:
+        result = model.model(torch.tensor([call]), past_key_values=past, use_cache=True)
+        past = result.past_key_values
+        rows.append(result.last_hidden_state[0])
+    return torch.cat(rows)
+
+
+@torch.no_grad()
+def compare_with_transformers(
+    model: torch.nn.Module, tokens: list[int], logits: np.ndarray
+) -> None:
+    """For families whose blocks transformers runs, at positions that are all one further."""
+    # It looks for the layers of the published sizes.
+    model._keys_to_ignore_on_load_unexpected = [
+        rf"model\.layers\.{model.config.num_hidden_layers}\..*"
+    ]
+    block = MtpModel.from_pretrained(model)
+    rows = block.forward_layer(
+        0,
+        hidden_rows(model, tokens)[None, :-1],
+        torch.arange(1, len(tokens))[None],
+        None,
+        input_ids=torch.tensor([tokens[1:]]),
+    )
+    theirs = model.lm_head(rows)[0].double().numpy()
+    if not np.allclose(theirs, logits, rtol=0, atol=1e-4 * logits.std()):
+        raise SystemExit(f"transformers guesses otherwise: {np.abs(theirs - logits).max()}")
 
 
 @torch.no_grad()
@@ -75,7 +148,7 @@ def run(
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """Logits of all positions but the last, of CHAIN - 1 guesses more, and the guesses (or those of
     `chain`, for a run in another precision to follow)."""
-    hidden = model.model(torch.tensor([tokens])).last_hidden_state[0]
+    hidden = hidden_rows(model, tokens)
     known, guesses, more = hidden[:-1], [], []
     next_tokens = tokens[1:]
     rows = normed_rows(model, block, known, next_tokens)
@@ -99,7 +172,7 @@ def lead(logits: np.ndarray) -> np.ndarray:
     return best_two[:, 1] - best_two[:, 0]
 
 
-def make(name: str, twins: tuple[str, ...]) -> None:
+def make(name: str, twins: list[str]) -> None:
     folder = ROOT / name
     model = oracle.load(folder, torch.float32)
     block = Block(model, load_file(folder / "model.safetensors"))
@@ -118,6 +191,8 @@ def make(name: str, twins: tuple[str, ...]) -> None:
         with oracle.float64_everywhere():
             exact, exact_more, _ = run(wide, wide_block, tokens, guesses)
         error = max(error, np.abs(logits - exact).max(), np.abs(more - exact_more).max())
+        if model.config.model_type == "glm4_moe":
+            compare_with_transformers(model, tokens, logits)
         gaps.append(lead(logits))
         gap = min(gap, gaps[-1][-1], lead(more).min())
         # The last one is what the chain begins with.
@@ -145,5 +220,5 @@ def make(name: str, twins: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    for case, twins in CASES.items():
-        make(case, twins)
+    for case in sys.argv[1:] or GUESSING:
+        make(case, GUESSING[case])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import reference_blocks
@@ -45,20 +46,48 @@ def guess_logits(
 ) -> np.ndarray:
     """float64 [len(ids) - 1, vocabulary] of the MTP block; row p is of position p + 2."""
     weights = pytorch_layout(rules, weights)
+    names = _mtp_names(weights)
     hidden = hidden_rows(rules, weights, ids, len(ids))[:-1]
     embedded = weights["model.embed_tokens.weight"][ids[1:]]
     joined = [
-        norm(rules, embedded, weights["model.mtp_emb_norm.0.weight"]),
-        norm(rules, hidden, weights["model.mtp_hidden_norm.0.weight"]),
+        norm(rules, embedded, weights[f"{names.embedding_norm}.weight"]),
+        norm(rules, hidden, weights[f"{names.hidden_norm}.weight"]),
     ]
     if not embedding_first:
         joined.reverse()
-    x = np.concatenate(joined, axis=-1) @ weights["model.mtp_linear_proj.0.weight"].T
+    x = np.concatenate(joined, axis=-1) @ weights[f"{names.join}.weight"].T
     table = _tables(rules, len(x), len(ids))[-1]
-    parts = _parts(weights, "model.mtp_block.0.")
+    parts = _parts(weights, names.layer)
     mix = partial(_attention, rules, parts, table, None, {}, 0)
-    x = _layer(rules, parts, x, mix, _feed(rules, parts, None))
-    return norm(rules, x, weights["model.norm.weight"]) @ head_of(weights).T
+    if "mlp.gate.weight" in parts:
+        feed: Block = partial(reference_moe.feed_forward, rules.experts, parts)
+    else:
+        feed = partial(_mlp, rules, parts)
+    x = _layer(rules, parts, x, mix, feed)
+    return norm(rules, x, weights[f"{names.final_norm}.weight"]) @ head_of(weights).T
+
+
+class _MtpNames(NamedTuple):
+    """Before ".weight", but for the layer, whose names begin so."""
+
+    embedding_norm: str
+    hidden_norm: str
+    join: str
+    layer: str
+    final_norm: str
+
+
+def _mtp_names(weights: Arrays) -> _MtpNames:
+    if "mtp.fc.weight" in weights:
+        stems = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "layers.0.", "norm")
+        return _MtpNames(*(f"mtp.{stem}" for stem in stems))
+    behind = [name for name in weights if name.endswith(".eh_proj.weight")]
+    if behind:
+        layer = behind[0].removesuffix("eh_proj.weight")
+        stems = ("enorm", "hnorm", "eh_proj", "", "shared_head.norm")
+        return _MtpNames(*(layer + stem for stem in stems))
+    stems = ("mtp_emb_norm.0", "mtp_hidden_norm.0", "mtp_linear_proj.0", "mtp_block.0.", "norm")
+    return _MtpNames(*(f"model.{stem}" for stem in stems))
 
 
 def hidden_rows(rules: Rules, weights: Arrays, ids: list[int], prompt_length: int) -> np.ndarray:
@@ -242,7 +271,7 @@ def pytorch_layout(rules: Rules, weights: Arrays) -> Arrays:
     for name, array in weights.items():
         if paddle and name.endswith(IN_OUT):
             array = array.T
-        if name.startswith(("mtp.", "model.visual.")):
+        if name.startswith("model.visual."):
             continue
         name = name.replace("ernie.", "model.", 1) if paddle else name
         name = name.replace("model.language_model.", "model.", 1)

@@ -62,6 +62,9 @@ class ExpertRules:
     norm_min: float = 0.0  # which counts as at least this
     norm_eps: float = 0.0  # which is added to it
     sigmoid: bool = False  # scores are each expert's own, not a softmax
+    scale: float = 1.0  # of the weights
+    groups: int = 1  # of neighbours
+    top_groups: int = 1  # by the sum of their two best: experts are of these
     lowest_id: bool = True  # wins a tie
     correction: float = 1.0  # times the correction bias, which steers the selection
     weigh_corrected: bool = False  # weights from corrected scores (wrong)
@@ -94,6 +97,17 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
     if family == "lfm2_moe":
         sparse = [i >= config["num_dense_layers"] for i in layers]
         return ExpertRules(sparse, experts_per_token(config), True, sigmoid=True, norm_eps=1e-6)
+    if family == "glm4_moe":
+        return ExpertRules(
+            [i >= config["first_k_dense_replace"] for i in layers],
+            experts_per_token(config),
+            config["norm_topk_prob"],
+            sigmoid=True,
+            norm_eps=1e-20,
+            scale=config["routed_scaling_factor"],
+            groups=config["n_group"],
+            top_groups=config["topk_group"],
+        )
     if family == "granitemoehybrid" and not config["num_local_experts"]:
         return None
     if family in ("qwen3_5_moe_text", "granitemoehybrid"):
@@ -125,16 +139,27 @@ def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
         scores /= scores.sum(axis=-1, keepdims=True)
     bias = parts.get("mlp.moe_statics.e_score_correction_bias", np.zeros(1))
     corrected = scores + rules.correction * bias.reshape(-1)
+    allowed = np.where(_of_best_groups(rules, corrected), corrected, -np.inf)
     if rules.lowest_id:
-        order = np.argsort(-corrected, axis=-1, kind="stable")
+        order = np.argsort(-allowed, axis=-1, kind="stable")
     else:
-        order = np.argsort(corrected, axis=-1, kind="stable")[:, ::-1]
+        order = np.argsort(allowed, axis=-1, kind="stable")[:, ::-1]
     taken = np.zeros(scores.shape, bool)
     np.put_along_axis(taken, order[:, : rules.k], True, axis=-1)
     weights = np.where(taken, corrected if rules.weigh_corrected else scores, 0.0)
     if rules.normalize:
         weights /= np.maximum(weights.sum(axis=-1, keepdims=True), rules.norm_min) + rules.norm_eps
     return weights * rules.scale
+
+
+def _of_best_groups(rules: ExpertRules, corrected: np.ndarray) -> np.ndarray:
+    """[tokens, experts]: its group is one of the best."""
+    grouped = corrected.reshape(len(corrected), rules.groups, -1)
+    sums = np.sort(grouped, axis=-1)[..., -2:].sum(axis=-1)
+    order = np.argsort(-sums, axis=-1, kind="stable")[:, : rules.top_groups]
+    best = np.zeros(sums.shape, bool)
+    np.put_along_axis(best, order, True, axis=-1)
+    return np.repeat(best, grouped.shape[-1], axis=-1)
 
 
 def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
@@ -221,7 +246,8 @@ def plain_names(weights: Arrays) -> Arrays:
             for expert, down in enumerate(array):
                 plain[name.replace("down_proj", f"{expert}.down_proj.weight")] = down
         else:
-            plain[name.replace("block_sparse_moe", "mlp")] = array
+            name = name.replace("block_sparse_moe", "mlp")
+            plain[name.replace("mlp.gate.e_score", "mlp.moe_statics.e_score")] = array
     return plain
 
 

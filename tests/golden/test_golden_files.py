@@ -43,7 +43,7 @@ from wrong_rules import (
 
 TWINS = [(case, twin) for case in CASES for twin in case.twins]
 EXPECTED = [case.name for case in CASES] + [twin.name for _, twin in TWINS]
-MAX_TOTAL_BYTES = 28_500_000
+MAX_TOTAL_BYTES = 30_500_000
 
 
 @pytest.fixture(params=EXPECTED)
@@ -149,9 +149,7 @@ def test_weights_are_of_the_stated_dtype(golden: load.Golden) -> None:
         for name, entry in header.items():
             router = "moe_statics" in name or name.endswith(".mlp.gate.weight")
             float32 = router and config["model_type"] == "ernie4_5_moe"
-            float32 = float32 or name.endswith(
-                ("A_log", "expert_bias", "gate.e_score_correction_bias")
-            )
+            float32 = float32 or name.endswith(("A_log", "expert_bias", "score_correction_bias"))
             expected = "F32" if float32 else dtypes[golden.meta["storage"]]
             if "quantization_config" in config and "_proj.weight" in name and not blocks:
                 in_blocks = name.endswith("scale_inv")
@@ -201,7 +199,7 @@ def test_twin_has_the_same_weights_and_answers(case: Case, twin: Twin) -> None:
     if twin.layout == "paddle":
         assert not set(relaid) & set(plain) - {"lm_head.weight"}
     elif twin.layout == "fused_experts":
-        assert len(relaid) < len(plain) / 2
+        assert len(relaid) < len(plain) * 2 / 3
     else:
         assert not {name for name in relaid if name.startswith("model.")} & set(plain)
     rewritten, plain = (reference.pytorch_layout(rules, weights) for weights in (relaid, plain))

@@ -18,9 +18,14 @@ import reference
 import reference_moe
 import routing
 from case_types import MIN_ROUTER_MARGIN, TOLERANCE_FACTOR
+from cases import CASES
 from cases_moe import MOE_CASES
+from wrong_rules import is_off, with_fields, with_rope_fields
 
 NAMES = [case.name for case in MOE_CASES]
+GUESSING = [
+    name for case in CASES if case.mtp for name in (case.name, *(t.name for t in case.twins))
+]
 Change = Callable[[reference_moe.ExpertRules], reference_moe.ExpertRules]
 Arrays = dict[str, np.ndarray]
 
@@ -59,7 +64,8 @@ def with_k(step: int) -> Change:
 
 
 ERNIE = [name for name in NAMES if name.startswith("ernie")]
-CORRECTED = ["ernie4_5_moe", "ernie4_5_moe_ties"]
+GLM = ["glm4_moe", "glm4_moe_groups"]
+CORRECTED = ["ernie4_5_moe", "ernie4_5_moe_ties", *GLM]
 RULES: list[tuple[str, str, Change]] = [
     *((name, "norm_topk_prob", with_other_norm) for name in NAMES),
     *((name, "one expert more", with_k(1)) for name in NAMES),
@@ -68,6 +74,10 @@ RULES: list[tuple[str, str, Change]] = [
     *((name, "corrected weights", by(weigh_corrected=True)) for name in CORRECTED),
     ("ernie4_5_moe_ties", "highest id", by(lowest_id=False)),
     ("ernie4_5_moe_interval", "no moe_norm_min", by(norm_min=0.0)),
+    *((name, "a softmax", by(sigmoid=False)) for name in GLM),
+    *((name, "no scale", by(scale=1.0)) for name in GLM),
+    ("glm4_moe_groups", "no groups", by(groups=1, top_groups=1)),
+    ("glm4_moe_groups", "one group more", by(top_groups=3)),
 ]
 
 
@@ -106,7 +116,8 @@ PARTS = [
         if "moe" in name and name != "gemma4_moe"  # whose experts are fused
     ),
     *((name, with_swapped("w1", "w3")) for name in NAMES if "mixtral" in name),
-    *((name, without("shared_expert")) for name in ("ernie4_5_moe", "qwen2_moe")),
+    *((name, without("shared_expert")) for name in ("ernie4_5_moe", "qwen2_moe", *GLM)),
+    ("glm4_moe", without("self_attn.q_proj.bias")),
     *((name, without("shared_expert_gate")) for name in NAMES if name.startswith("qwen2")),
 ]
 
@@ -116,6 +127,23 @@ def test_a_wrong_part_would_be_seen(name: str, change: Callable[[Arrays], Arrays
     golden = load.load_case(name)
     weights = change(load.read_checkpoint(golden.folder))
     assert largest_logit_error(golden, rules_of(golden), weights) > 10 * golden.logit_tolerance
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("glm4_moe", with_rope_fields(dim=16)),
+        ("glm4_moe_groups", with_rope_fields(dim=32)),
+        *((name, with_fields(interleaved=True)) for name in GLM),
+        ("glm4_moe_groups", with_fields(qk_norm="none")),
+    ],
+    ids=range(5),
+)
+def test_wrong_attention_would_be_seen(
+    name: str, change: Callable[[reference.Rules], reference.Rules]
+) -> None:
+    golden = load.load_case(name)
+    assert is_off(golden, change(rules_of(golden)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -159,9 +187,14 @@ def test_files_have_the_tensors_of_the_block_that_guesses() -> None:
         weights = load.read_checkpoint(load.load_case(name).folder)
         stems = {key.split(".")[1] for key in weights if key.startswith(f"{prefix}mtp_")}
         assert stems == {"mtp_block", "mtp_emb_norm", "mtp_hidden_norm", "mtp_linear_proj"}
+    # The model's experts are fused, the block's are not.
+    names = load.read_checkpoint(load.load_case("qwen3_5_moe_wrapped").folder)
+    experts = [name for name in names if ".layers.0.mlp.experts." in name]
+    assert sum(name.startswith("mtp.") for name in experts) == 18
+    assert len(experts) == 18 + 2
 
 
-@pytest.mark.parametrize("name", ["ernie4_5_moe", "ernie4_5_moe_paddle"])
+@pytest.mark.parametrize("name", GUESSING)
 def test_guesses_are_what_the_formulas_say(name: str) -> None:
     golden = load.load_case(name)
     weights = load.read_checkpoint(golden.folder)

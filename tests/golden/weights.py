@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from case_types import Experts
+from case_types import Case, Experts
 
 # Residual inputs are small beside what the layers add, so that a model with a tied head does not
 # simply echo its input, and so that a wrong rms_norm_eps shows in the logits.
@@ -47,43 +47,109 @@ def fill(
             parameter.copy_(torch.from_numpy(values).to(dtype).to(parameter.dtype))
 
 
-def mtp_block(config: dict[str, Any], seed: int, storage: torch.dtype) -> dict[str, torch.Tensor]:
-    """ERNIE-4.5's block that guesses the token after the next one, as its PyTorch files name it.
-
-    A dense layer of width intermediate_size, two norms, and a matrix that joins the embedding of
-    the next token (first) with the hidden state. transformers does not load it.
-    """
-    hidden, width = config["hidden_size"], config["intermediate_size"]
-    rows = hidden // config["num_attention_heads"]
-    q, kv = rows * config["num_attention_heads"], rows * config["num_key_value_heads"]
-    shapes = {
-        "mtp_block.0.input_layernorm": (hidden,),
-        "mtp_block.0.post_attention_layernorm": (hidden,),
-        "mtp_block.0.self_attn.q_proj": (q, hidden),
-        "mtp_block.0.self_attn.k_proj": (kv, hidden),
-        "mtp_block.0.self_attn.v_proj": (kv, hidden),
-        "mtp_block.0.self_attn.o_proj": (hidden, q),
-        "mtp_block.0.mlp.gate_proj": (width, hidden),
-        "mtp_block.0.mlp.up_proj": (width, hidden),
-        "mtp_block.0.mlp.down_proj": (hidden, width),
-        "mtp_emb_norm.0": (hidden,),
-        "mtp_hidden_norm.0": (hidden,),
-        "mtp_linear_proj.0": (hidden, 2 * hidden),
-    }
+def mtp_block(case: Case, seed: int, storage: torch.dtype) -> dict[str, torch.Tensor]:
+    """The block that guesses the token after the next one, as the family's files name it."""
+    config = case.config
     generator = np.random.default_rng([seed, 2])
+    out = {}
+    for name, shape in mtp_shapes(config).items():
+        if is_correction(name):
+            values = _correction(generator, shape, case.experts)
+        else:
+            values = _draw(generator, name, shape)
+        if _is_plus_one(config["model_type"], name):
+            values = values - 1
+        dtype = stored_dtype(config["model_type"], name, storage)
+        out[name] = torch.from_numpy(values).to(dtype)
+    return out
+
+
+def mtp_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    kind, hidden = config["model_type"], config["hidden_size"]
+    if kind == "ernie4_5_moe":  # a dense layer
+        stem = "model.mtp_block.0."
+        around = ("model.mtp_emb_norm.0", "model.mtp_hidden_norm.0", "model.mtp_linear_proj.0")
+        final = ()
+        fed = _mlp_shapes("mlp.", hidden, config["intermediate_size"])
+    elif kind == "glm4_moe":
+        stem = f"model.layers.{config['num_hidden_layers']}."
+        around = (f"{stem}enorm", f"{stem}hnorm", f"{stem}eh_proj")
+        final = (f"{stem}shared_head.norm",)
+        shared = config["n_shared_experts"] * config["moe_intermediate_size"]
+        fed = _expert_shapes(config, config["n_routed_experts"])
+        fed |= {"mlp.gate.e_score_correction_bias": (config["n_routed_experts"],)}
+        fed |= _mlp_shapes("mlp.shared_experts.", hidden, shared)
+    else:
+        stem = "mtp.layers.0."
+        around = ("mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.fc")
+        final = ("mtp.norm",)
+        fed = _qwen_shapes(config)
+    layer = {
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
+        **_attention_shapes(config),
+        **fed,
+    }
+    embedding_norm, hidden_norm, join = (f"{name}.weight" for name in around)
     return {
-        f"model.{name}.weight": torch.from_numpy(_draw(generator, name, shape)).to(storage)
-        for name, shape in shapes.items()
+        **{stem + name: shape for name, shape in layer.items()},
+        embedding_norm: (hidden,),
+        hidden_norm: (hidden,),
+        join: (hidden, 2 * hidden),
+        **{f"{name}.weight": (hidden,) for name in final},
+    }
+
+
+def _attention_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    hidden, kind = config["hidden_size"], config["model_type"]
+    rows = config.get("head_dim") or hidden // config["num_attention_heads"]
+    q, kv = rows * config["num_attention_heads"], rows * config["num_key_value_heads"]
+    gates = 2 if kind in WITH_NORMS_PLUS_ONE else 1  # each head's queries, then its gates
+    out = {
+        "self_attn.q_proj.weight": (gates * q, hidden),
+        "self_attn.k_proj.weight": (kv, hidden),
+        "self_attn.v_proj.weight": (kv, hidden),
+        "self_attn.o_proj.weight": (hidden, q),
+    }
+    if config.get("attention_bias"):
+        out |= {
+            f"self_attn.{part}_proj.bias": (n,) for part, n in zip("qkv", (q, kv, kv), strict=True)
+        }
+    if gates == 2 or config.get("use_qk_norm"):
+        out |= {f"self_attn.{part}_norm.weight": (rows,) for part in "qk"}
+    return out
+
+
+def _qwen_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    hidden = config["hidden_size"]
+    if "num_experts" not in config:
+        return _mlp_shapes("mlp.", hidden, config["intermediate_size"])
+    shared = _mlp_shapes("mlp.shared_expert.", hidden, config["shared_expert_intermediate_size"])
+    gate = {"mlp.shared_expert_gate.weight": (1, hidden)}
+    return _expert_shapes(config, config["num_experts"]) | shared | gate
+
+
+def _expert_shapes(config: dict[str, Any], experts: int) -> dict[str, tuple[int, ...]]:
+    hidden, width = config["hidden_size"], config["moe_intermediate_size"]
+    out = {"mlp.gate.weight": (experts, hidden)}
+    for expert in range(experts):
+        out |= _mlp_shapes(f"mlp.experts.{expert}.", hidden, width)
+    return out
+
+
+def _mlp_shapes(stem: str, hidden: int, width: int) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{stem}gate_proj.weight": (width, hidden),
+        f"{stem}up_proj.weight": (width, hidden),
+        f"{stem}down_proj.weight": (hidden, width),
     }
 
 
 def stored_dtype(model_type: str, name: str, storage: torch.dtype) -> torch.dtype:
-    """Beside 16-bit weights, ERNIE keeps routers in float32, LFM2 and Nemotron corrections, all
-    of them decays."""
+    """Beside 16-bit weights, ERNIE keeps routers in float32, all their correction, Qwen decays."""
     ernie = model_type in ("ernie4_5_moe", "ernie4_5_vl_moe")
-    in_float32 = (ernie and is_router(name)) or name.endswith(("A_log", "expert_bias"))
-    corrects = model_type == "nemotron_h" and is_correction(name)
-    return torch.float32 if in_float32 or corrects else storage
+    in_float32 = (ernie and is_router(name)) or is_correction(name) or name.endswith("A_log")
+    return torch.float32 if in_float32 else storage
 
 
 def is_router(name: str) -> bool:
@@ -118,7 +184,7 @@ def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
     """Some families add 1 to the weights of their norms. Where embeddings are multiplied, they are
     drawn smaller: a tied head would echo its input."""
     gemma = config.model_type.startswith("gemma")
-    if "norm" in name and config.model_type in WITH_NORMS_PLUS_ONE and ".linear_attn." not in name:
+    if _is_plus_one(config.model_type, name):
         return values - 1
     if config.model_type == "gemma4_text" and name.endswith(("q_norm.weight", "k_norm.weight")):
         return (values * UNSCALED_GAIN).astype(np.float32)
@@ -127,6 +193,10 @@ def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
         multiplier = getattr(config, "embedding_multiplier", multiplier)
         return (values / multiplier**0.5).astype(np.float32)
     return values
+
+
+def _is_plus_one(model_type: str, name: str) -> bool:
+    return "norm" in name and model_type in WITH_NORMS_PLUS_ONE and ".linear_attn." not in name
 
 
 def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:

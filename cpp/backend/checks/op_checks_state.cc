@@ -13,12 +13,23 @@ namespace {
 
 bool is_state_dim(int32_t dim) { return dim >= 8 && dim <= kLargestStateDim && dim % 8 == 0; }
 
+/// Whether its slices have slots. Those of a step that computes no layer with a state have none.
+bool names_slots(const StepBatch& batch) {
+  return !batch.seqs.empty() && batch.seqs.front().state_out != kZeroState;
+}
+
+void check_names_none(const SeqSlice& seq) {
+  HEADRACE_CHECK(seq.state_in == kZeroState && seq.state_out == kZeroState && seq.saves.empty(),
+                 seq.state_in, " and ", seq.state_out, " of a step without states");
+}
+
 /// The layer's states; the step is one of `cache`.
 const StateRows& layer_states(const StepBatch& batch, const KvCache& cache, int32_t layer) {
   HEADRACE_CHECK(batch.cache == &cache, "the step's slots are of another cache");
   const CacheLayout& layout = cache.layout();
   HEADRACE_CHECK(layout.has_states() && layer >= 0 && layer < layout.num_layers(), layer, " of ",
                  layout.num_layers());
+  HEADRACE_CHECK(names_slots(batch), "the step names no slots");
   return layout.state(layer);
 }
 
@@ -76,11 +87,9 @@ void check_num_slots(const CacheLayout& layout, int32_t num_slots) {
 }
 
 void check_batch_states(const StepBatch& batch) {
-  if (batch.cache == nullptr || !batch.cache->layout().has_states()) {
-    for (const SeqSlice& seq : batch.seqs) {
-      HEADRACE_CHECK(seq.state_in == kZeroState && seq.state_out == kZeroState && seq.saves.empty(),
-                     seq.state_in, " and ", seq.state_out, " of a cache without states");
-    }
+  const bool has_states = batch.cache != nullptr && batch.cache->layout().has_states();
+  if (!has_states || !names_slots(batch)) {
+    for (const SeqSlice& seq : batch.seqs) check_names_none(seq);
     return;
   }
   thread_local std::vector<int32_t> stored;  // steps take no memory

@@ -33,7 +33,7 @@ struct SeqSlice {
   /// kZeroState, and the one that gets them as they are behind the last row. They may be the same.
   /// What a slice stores to (state_out, saves), no other slice of the step loads or stores.
   int32_t state_in = kZeroState;
-  int32_t state_out = kZeroState;  ///< kZeroState: of a cache without states
+  int32_t state_out = kZeroState;  ///< kZeroState: no layer with a state is computed
   /// By ascending row, none of them the last row; slots different from each other and from
   /// state_out and state_in.
   std::span<const StateSave> saves = {};

@@ -111,7 +111,7 @@ StepCosts step_costs(const DeviceInfo& device, const ModelConfig& config,
   const ModelSources sources = list_sources(config, likely_naming(config));
   const auto active = static_cast<double>(sources.active_parameters());
   StepCosts out{.read_rows = device.busy_rows / kBusyPerReadRows};
-  for (const MatrixSource* source : sources.matrices()) {
+  for (const MatrixSource* source : sources.proper_matrices()) {
     if (source->active_experts == source->experts) continue;
     out.expert_share += static_cast<double>(source->active_numbers()) / active;
     out.experts_met = static_cast<double>(source->active_experts) / source->experts;

@@ -166,16 +166,19 @@ size_t budget_for_kv(const MemoryRequest& request, const MemoryPlan& plan) {
   return budget - fixed;
 }
 
-// Slots of running sequences and their drafts, or those that are asked for.
+// Slots of running sequences and of one's drafts, or those that are asked for.
 int32_t least_slots(const MemoryRequest& request) {
   if (request.state_slot_bytes == 0) return 0;
-  const int64_t live = int64_t{request.max_num_seqs} * (1 + request.draft_slots);
-  if (request.num_state_slots == 0) return to_blocks(static_cast<size_t>(live));
-  if (request.num_state_slots < live) {
+  const int32_t least = request.max_num_seqs + request.draft_slots;
+  if (request.num_state_slots == 0) return least;
+  if (request.num_state_slots < least) {
+    const std::string drafts = request.draft_slots == 0 ? ""
+                                                        : str_cat(" and one's guessed tokens ",
+                                                                  request.draft_slots, " more");
     throw_error(ErrorCode::kLimitExceeded, "num_state_slots is ", request.num_state_slots,
-                ", but each of max_num_seqs ", request.max_num_seqs, " sequences needs ",
-                1 + request.draft_slots, ", its own and one for each guessed token, which are ",
-                live, ": raise it, lower max_num_seqs or guess fewer tokens.");
+                ", but max_num_seqs ", request.max_num_seqs, " sequences need one each", drafts,
+                ", which are ", least, ": raise it, lower max_num_seqs",
+                request.draft_slots == 0 ? "." : " or guess fewer tokens.");
   }
   return request.num_state_slots;
 }
@@ -185,9 +188,8 @@ size_t budget_behind_slots(const MemoryRequest& request, size_t budget, int32_t 
   const auto bytes = checked_mul(static_cast<uint64_t>(slots), request.state_slot_bytes);
   if (!bytes || *bytes > budget - request.block_bytes) {
     throw_error(ErrorCode::kOutOfMemory, "the states of ", request.max_num_seqs,
-                " sequences (max_num_seqs), with ", request.draft_slots,
-                " guessed tokens each, need ", slots, " slots of ",
-                megabytes(request.state_slot_bytes), " (",
+                " sequences (max_num_seqs), and of ", request.draft_slots, " guessed tokens, need ",
+                slots, " slots of ", megabytes(request.state_slot_bytes), " (",
                 megabytes(bytes.value_or(std::numeric_limits<size_t>::max())),
                 "), and a KV cache at least ", megabytes(request.block_bytes), ", but ",
                 megabytes(budget), " are left for both (", describe_budget(request), "): lower ",
@@ -216,9 +218,14 @@ int32_t requested_blocks(const MemoryRequest& request, size_t budget) {
   return to_blocks(blocks);
 }
 
-// Snapshots beside the most blocks that there may be, of what live slots leave of the budget.
-int32_t num_snapshots(const MemoryRequest& request, size_t budget, int32_t blocks, bool by_option) {
-  const size_t useful = useful_snapshots(request, static_cast<size_t>(blocks));
+// For snapshots, and drafts of all sequences: beside the most blocks that there may be, of what the
+// least slots leave of the budget.
+int32_t more_slots(const MemoryRequest& request, size_t budget, int32_t blocks, bool by_option) {
+  const size_t drafts = request.state_slot_bytes == 0
+                            ? 0
+                            : static_cast<size_t>(request.draft_slots) *
+                                  static_cast<size_t>(request.max_num_seqs - 1);
+  const size_t useful = useful_snapshots(request, static_cast<size_t>(blocks)) + drafts;
   if (useful == 0) return 0;
   const size_t all_blocks = static_cast<size_t>(blocks) * request.block_bytes;
   size_t bytes = std::max(budget / 2, budget - all_blocks);
@@ -265,10 +272,10 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
           ? requested_blocks(request, budget)
           : to_blocks(std::min(useful_blocks(request, wanted_len), budget / request.block_bytes));
   if (request.num_state_slots == 0) {
-    const int32_t snapshots = num_snapshots(request, budget, plan.num_kv_blocks, by_option);
+    const int32_t more = more_slots(request, budget, plan.num_kv_blocks, by_option);
     plan.num_state_slots =
-        to_blocks(static_cast<size_t>(plan.num_state_slots) + static_cast<size_t>(snapshots));
-    const size_t left = budget - slot_bytes(request, snapshots);
+        to_blocks(static_cast<size_t>(plan.num_state_slots) + static_cast<size_t>(more));
+    const size_t left = budget - slot_bytes(request, more);
     plan.num_kv_blocks = std::min(plan.num_kv_blocks, to_blocks(left / request.block_bytes));
   }
 

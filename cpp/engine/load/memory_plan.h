@@ -56,13 +56,14 @@ struct MemoryPlan {
   int32_t max_model_len = 0;
 };
 
-/// Divides the memory. Of a model with states, each of max_num_seqs sequences has its slots; of
-/// what they leave, snapshots get half, or what blocks can't use, but no more than are of use, and
-/// blocks the rest. Where the size of the KV cache is an option, snapshots get no more bytes than
-/// it has. swap_space is shared likewise. Throws Error(kOutOfMemory) when the budget, or main
-/// memory, can't hold what was asked for, and Error(kLimitExceeded) when max_model_len is larger
-/// than a KV cache of the given size, swap_space smaller than a block, or num_state_slots too few
-/// for the sequences; all name the numbers and the remedy.
+/// Divides the memory. Of a model with states, each of max_num_seqs sequences has its slot, and one
+/// of them slots for its drafts. Of what they leave, snapshots and the others' drafts get half, or
+/// what blocks can't use, but no more than are of use, and blocks the rest. Where the size of the
+/// KV cache is an option, they get no more bytes than it has. swap_space is shared likewise. Throws
+/// Error(kOutOfMemory) when the budget, or main memory, can't hold what was asked for, and
+/// Error(kLimitExceeded) when max_model_len is larger than a KV cache of the given size, swap_space
+/// smaller than a block, or num_state_slots too few for the sequences; all name the numbers and the
+/// remedy.
 MemoryPlan plan_memory(const MemoryRequest& request);
 
 /// What several devices ask for as one request, of those that have their memory in common.

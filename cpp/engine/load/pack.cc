@@ -89,7 +89,9 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
 
   const Checkpoint checkpoint(options.path);
   // It goes in for those who will use it.
-  const auto is_mtp = [](const CheckpointTensor& tensor) { return is_mtp_tensor(tensor.name); };
+  const auto is_mtp = [mtp = mtp_tensors(config)](const CheckpointTensor& tensor) {
+    return mtp.has(tensor.name);
+  };
   if (has_mtp(config) && std::ranges::any_of(checkpoint.tensors(), is_mtp)) config.uses_mtp = true;
   std::vector<ModelSources> ranks;
   for (int32_t rank = 0; rank < header.num_ranks; ++rank) {

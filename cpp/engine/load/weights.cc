@@ -228,7 +228,8 @@ LoadedWeights load_cached(const WantedModel& model) {
 }
 
 LoadedWeights load_folder(const WantedModel& model) {
-  const Checkpoint checkpoint(model.options.path, mtp_folder(model.options));
+  const Checkpoint checkpoint(model.options.path, mtp_folder(model.options),
+                              mtp_tensors(model.config));
   ModelSources sources = checkpoint_sources(model.config, checkpoint, model.shape.quantization);
   share_sources(model.shape.rank, sources);
   WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,

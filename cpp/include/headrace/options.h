@@ -129,9 +129,9 @@ struct ModelOptions {
   size_t memory_leftover_bytes = 0;
   bool enable_prefix_caching = true;
   /// Of a model whose layers keep states (docs/reliability.md): slots for the states of running
-  /// sequences, at least max_num_seqs (with speculative decoding times 1 + num_speculative_tokens),
-  /// and for snapshots, from which a cached prefix goes on. 0 = for all sequences, and of the
-  /// memory that is left then half for snapshots, as far as they are of use.
+  /// sequences, at least max_num_seqs (with speculative decoding num_speculative_tokens more), for
+  /// guesses, and for snapshots, from which a cached prefix goes on. 0 = the least, and of the
+  /// memory that is left then half for guesses and snapshots, as far as they are of use.
   int32_t num_state_slots = 0;
   /// Likewise: tokens between a sequence's snapshots, a multiple of block_size. 0 = as many as have
   /// the bytes of a state in the KV cache, 512 to 4096.

@@ -1,10 +1,12 @@
 #include "model/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -73,8 +75,8 @@ struct Checkpoint::Impl {
     }
   }
 
-  void take_mtp(Impl other) {
-    const auto is_mtp = [](const CheckpointTensor& tensor) { return is_mtp_tensor(tensor.name); };
+  void take_mtp(Impl other, const MtpTensors& mtp) {
+    const auto is_mtp = [&mtp](const CheckpointTensor& tensor) { return mtp.has(tensor.name); };
     std::erase_if(tensors, is_mtp);
     std::copy_if(std::make_move_iterator(other.tensors.begin()),
                  std::make_move_iterator(other.tensors.end()), std::back_inserter(tensors), is_mtp);
@@ -134,20 +136,31 @@ std::vector<std::string> checkpoint_files(const fs::path& folder) {
   return {files.begin(), files.end()};
 }
 
-bool is_mtp_tensor(std::string_view name) {
-  return name.starts_with("model.mtp_") || name.starts_with("ernie.mtp_") ||
-         name.starts_with("mtp.");
+bool MtpTensors::has(std::string_view name) const {
+  constexpr std::string_view kModel = "model.", kLayers = "layers.";
+  if (name.starts_with("model.mtp_") || name.starts_with("ernie.mtp_") ||
+      name.starts_with("mtp.")) {
+    return true;
+  }
+  if (first_layer == kNowhere) return false;
+  if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
+  if (!name.starts_with(kLayers)) return false;
+  name.remove_prefix(kLayers.size());
+  int32_t layer = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  return error == std::errc() && end != name.data() + name.size() && *end == '.' &&
+         layer >= first_layer;
 }
 
-Checkpoint::Checkpoint(const fs::path& folder) : Checkpoint(folder, fs::path()) {}
+Checkpoint::Checkpoint(const fs::path& folder) : Checkpoint(folder, fs::path(), {}) {}
 
-Checkpoint::Checkpoint(const fs::path& folder, const fs::path& mtp_folder)
+Checkpoint::Checkpoint(const fs::path& folder, const fs::path& mtp_folder, const MtpTensors& mtp)
     : impl_(std::make_unique<Impl>()) {
   impl_->open_folder(folder);
   if (!mtp_folder.empty()) {
     Impl other;
     other.open_folder(mtp_folder);
-    impl_->take_mtp(std::move(other));
+    impl_->take_mtp(std::move(other), mtp);
   }
   impl_->sort();
 }

@@ -26,9 +26,14 @@ struct CheckpointTensor {
 /// folder has neither. Throws Error(kCorruptFile) for a malformed index.
 std::vector<std::string> checkpoint_files(const std::filesystem::path& folder);
 
-/// Whether a tensor of that name is part of a block that guesses tokens: "model.mtp_..." or
-/// "ernie.mtp_...".
-bool is_mtp_tensor(std::string_view name);
+/// Tells tensors of blocks that guess tokens from others.
+struct MtpTensors {
+  /// Blocks are layers from this number on, "model.layers.46....", as well. kNowhere: they aren't.
+  int32_t first_layer = kNowhere;
+  static constexpr int32_t kNowhere = -1;
+  /// Also of "model.mtp_...", "ernie.mtp_..." and "mtp....".
+  bool has(std::string_view name) const;
+};
 
 /// The safetensors files of a folder, memory-mapped: model.safetensors, or the shards that
 /// model.safetensors.index.json names. Thread safe after construction.
@@ -40,9 +45,10 @@ class Checkpoint {
   /// is not the byte count, index entries outside the folder, a file shorter than its header says.
   /// May wait for 50 ms if a file was just written, so that check_unchanged() misses no write.
   explicit Checkpoint(const std::filesystem::path& folder);
-  /// The same with the tensors of an MTP block (is_mtp_tensor) from another folder, which has the
-  /// same rules, instead of those of this one. `mtp_folder` empty: this one's.
-  Checkpoint(const std::filesystem::path& folder, const std::filesystem::path& mtp_folder);
+  /// The same with the tensors of an MTP block from another folder, which has the same rules,
+  /// instead of those of this one. `mtp_folder` empty: this one's.
+  Checkpoint(const std::filesystem::path& folder, const std::filesystem::path& mtp_folder,
+             const MtpTensors& mtp);
   struct SingleFile {
     std::filesystem::path path;
   };

@@ -141,7 +141,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   weight_bytes = backend.bytes_in_use() - bytes_before + adopted_bytes;
   num_parameters = sources.num_parameters();
   idle_bytes = backend.bytes_in_use() + adopted_bytes - bytes_without_mtp;
-  for (const MatrixSource* source : sources.matrices()) {
+  for (const MatrixSource* source : sources.proper_matrices()) {
     const auto idle = static_cast<size_t>(source->experts - source->active_experts);
     if (idle == 0) continue;
     idle_bytes += backend.packed_bytes(source->weight_shape(options.storage)) /

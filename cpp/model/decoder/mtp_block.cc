@@ -28,7 +28,10 @@ MtpBlock::MtpBlock(Backend& backend, const ModelConfig& config, const MtpSources
       embedding_norm_(reader.vector(sources.embedding_norm)),
       hidden_norm_(reader.vector(sources.hidden_norm)),
       join_(reader.matrix(sources.join)),
-      layer_(load_layer(backend, reader, sources.layer, config.num_layers)) {}
+      layer_(load_layer(backend, reader, sources.layer, config.num_layers)),
+      final_norm_(reader.vector(sources.final_norm)) {
+  if (!sources.final_norm.empty()) shared_.final_norm = final_norm_.view;
+}
 
 void MtpBlock::measure(const ScratchSizes& sizes, Carver& carver) { lay_out(sizes, carver); }
 

@@ -19,15 +19,15 @@
 
 namespace headrace {
 
-/// Computes u = join [norm(embedding of the token) ; norm(h)], then a decoder layer, the model's
-/// final norm and its head. h is a row after the final norm. The block owns its weights and its
-/// kept rows. It uses the decoder's scratch between the decoder's steps.
+/// Computes u = join [norm(embedding of the token) ; norm(h)], then a decoder layer, a final norm
+/// (its own, or else the model's) and the model's head. h is a row after the final norm. The block
+/// owns its weights and its kept rows. It uses the decoder's scratch between the decoder's steps.
 class MtpBlock {
  public:
-  /// What the block shares with the model. Must outlive the block.
+  /// What the block shares with the model, which must outlive the block.
   struct Shared {
     const Vocabulary& vocabulary;
-    const TensorView& final_norm;
+    TensorView final_norm;
   };
 
   MtpBlock(Backend& backend, const ModelConfig& config, const MtpSources& sources,
@@ -55,9 +55,10 @@ class MtpBlock {
   DeviceVector embedding_norm_, hidden_norm_;
   std::unique_ptr<PackedWeight> join_;
   Layer layer_;
-  Scratch scratch_;    // views of the decoder's
-  TensorView joined_;  // [T, 2 H]
-  TensorView kept_;    // [kept, H]
+  DeviceVector final_norm_;  // empty: the model's
+  Scratch scratch_;          // views of the decoder's
+  TensorView joined_;        // [T, 2 H]
+  TensorView kept_;          // [kept, H]
 };
 
 }  // namespace headrace

@@ -8,6 +8,7 @@
 #include "model/families/keys/expert_keys.h"
 #include "model/families/llama_layer.h"
 #include "model/families/moe_layer.h"
+#include "model/families/mtp_layer.h"
 
 namespace headrace {
 
@@ -33,13 +34,11 @@ LayerSources list_layer(const ModelConfig& config, const LayerNaming& naming) {
 }
 
 /// A dense layer, whichever of the model's have experts.
-MtpSources list_mtp(const ModelConfig& config, const TensorNaming& naming) {
-  const LayerNaming names(naming, "mtp.", "");
-  MtpSources out;
-  out.embedding_norm = names.norm("embedding_norm", "mtp_emb_norm.0", config.hidden_size);
-  out.hidden_norm = names.norm("hidden_norm", "mtp_hidden_norm.0", config.hidden_size);
-  out.join = names.matrix("join", {{"mtp_linear_proj.0", config.hidden_size}},
-                          2 * int64_t{config.hidden_size});
+MtpSources list_ernie_mtp(const ModelConfig& config, const TensorNaming& naming) {
+  MtpSources out = list_mtp_block(config, LayerNaming(naming, "mtp.", ""),
+                                  {.embedding_norm = "mtp_emb_norm.0",
+                                   .hidden_norm = "mtp_hidden_norm.0",
+                                   .join = "mtp_linear_proj.0"});
   out.layer = list_llama_layer(config, LayerNaming(naming, "mtp.", "mtp_block.0."));
   return out;
 }
@@ -64,7 +63,7 @@ const Family& ernie4_5_moe_family() {
       .has_paddle_layout = true,
       .read = read_ernie4_5_moe,
       .list_layer = list_layer,
-      .list_mtp = list_mtp,
+      .list_mtp = list_ernie_mtp,
       .harmless_keys = ernie_moe_harmless_keys(),
   };
   return kFamily;

@@ -79,6 +79,7 @@ struct Family {
   const char* final_norm = "norm";         ///< of the norm behind the last layer
   /// What the block that guesses tokens reads. Null: its checkpoints have none.
   MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
+  bool mtp_is_layer = false;  ///< checkpoints have the block as a layer behind the last
   /// Null: its models see no pictures.
   const VisionFamily* vision = nullptr;
   /// Keys of published configs that don't change what is computed ("fuse_*": a beginning).
@@ -113,6 +114,7 @@ const Family& cohere2_family();
 const Family& hunyuan_v1_dense_family();
 const Family& qwen2_moe_family();
 const Family& qwen3_moe_family();
+const Family& glm4_moe_family();
 const Family& gpt_oss_family();
 const Family& lfm2_family();
 const Family& lfm2_moe_family();

@@ -14,6 +14,7 @@ std::span<const Family* const> all_families() {
       &qwen3_moe_family(),
       &qwen2_moe_family(),
       &mixtral_family(),
+      &glm4_moe_family(),
       &gpt_oss_family(),
       &qwen2_vl_family(),
       &qwen2_5_vl_family(),

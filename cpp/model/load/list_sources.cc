@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "model/families/family.h"
 #include "model/families/wrapper.h"
+#include "model/load/load_config.h"
 #include "model/sources/source_checker.h"
 #include "model/sources/stored_layers.h"
 
@@ -28,18 +29,33 @@ void number_sites(ModelSources& sources) {
 
 namespace {
 
-/// By the shape of the first layer's that has experts.
+constexpr std::string_view kFusedExperts = ".mlp.experts.gate_up_proj";
+
+/// By the shape of all experts of a layer as one tensor; null: there is none.
+ExpertLayout layout_of(const CheckpointTensor* fused, const ModelConfig& config) {
+  if (fused == nullptr) return ExpertLayout::kSeparate;
+  const bool as_used = !fused->shape.empty() && fused->shape.back() == config.hidden_size;
+  return as_used ? ExpertLayout::kFused : ExpertLayout::kFusedTransposed;
+}
+
+/// Of the first layer that has experts.
 ExpertLayout detect_experts(const ModelConfig& config, const Checkpoint& checkpoint,
                             const std::string& prefix) {
   const std::vector<bool>& sparse = config.moe.sparse_layers;
   const auto first = std::find(sparse.begin(), sparse.end(), true);
-  const CheckpointTensor* fused = checkpoint.find(
-      str_cat(prefix, "layers.", first - sparse.begin(), ".mlp.experts.gate_up_proj"));
-  if (first == sparse.end() || fused == nullptr || config.moe.vision_width > 0) {
-    return ExpertLayout::kSeparate;
-  }
-  const bool as_used = !fused->shape.empty() && fused->shape.back() == config.hidden_size;
-  return as_used ? ExpertLayout::kFused : ExpertLayout::kFusedTransposed;
+  if (first == sparse.end() || config.moe.vision_width > 0) return ExpertLayout::kSeparate;
+  const std::string name = str_cat(prefix, "layers.", first - sparse.begin(), kFusedExperts);
+  return layout_of(checkpoint.find(name), config);
+}
+
+/// Of the MTP block, which may differ from the layers.
+ExpertLayout detect_mtp_experts(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const MtpTensors mtp = mtp_tensors(config);
+  const auto& tensors = checkpoint.tensors();
+  const auto fused = std::ranges::find_if(tensors, [&mtp](const CheckpointTensor& tensor) {
+    return tensor.name.ends_with(kFusedExperts) && mtp.has(tensor.name);
+  });
+  return layout_of(fused == tensors.end() ? nullptr : &*fused, config);
 }
 
 }  // namespace
@@ -238,6 +254,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
   const StoredMethod method = config.stored_quantization.method;
   const bool stored = method != StoredMethod::kNone && !is_numbers(method);
+  const bool own_order = config.stored_quantization.own_order;
   ModelSources out;
   out.embedding = {
       .name = "embedding",
@@ -254,7 +271,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
       const QuantFormat likely = likely_format(config.stored_quantization, quantization);
       const bool kept = stored || (likely.bits != 0 && source->experts == 1);
       source->quant = kept ? likely : layer_format(quantization);
-      source->whole_inputs = config.stored_quantization.own_order && source->experts == 1;
+      source->whole_inputs = own_order && source->experts == 1;
     }
   }
   if (config.per_layer_input > 0) {
@@ -273,7 +290,9 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
     out.mtp = family->list_mtp(config, naming);
     for (MatrixSource* source : out.mtp->layer.matrices()) {
       source->adaptable = false;
+      if (source->role != MatrixRole::kLinear) continue;
       if (!stored) source->quant = layer_format(quantization);
+      source->whole_inputs = own_order && source->experts == 1;
     }
   }
   if (config.vision) {
@@ -302,7 +321,7 @@ namespace {
 
 void require_mtp(const MtpSources& mtp, const Checkpoint& checkpoint) {
   const std::string& first = mtp.join.parts.front().name;
-  if (checkpoint.find(first) != nullptr) return;
+  if (has_weight(checkpoint, first)) return;
   throw_error(ErrorCode::kNotFound, "speculative method mtp needs the model's MTP block, but the ",
               "checkpoint has no tensor ", first,
               ": load one that has it, or use ngram or draft_model.");
@@ -312,10 +331,12 @@ void require_mtp(const MtpSources& mtp, const Checkpoint& checkpoint) {
 
 ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
                                 const Quantization& quantization) {
-  ModelSources out = list_sources(config, detect_naming(config, checkpoint), quantization);
+  TensorNaming naming = detect_naming(config, checkpoint);
+  if (config.uses_mtp) naming.mtp_experts = detect_mtp_experts(config, checkpoint);
+  ModelSources out = list_sources(config, naming, quantization);
   if (out.mtp) require_mtp(*out.mtp, checkpoint);
   attach_codes(config.stored_quantization, checkpoint, quantization, out);
-  check_sources(out, checkpoint);
+  check_sources(out, checkpoint, mtp_tensors(config));
   return out;
 }
 

@@ -446,6 +446,12 @@ bool has_mtp(const ModelConfig& config) {
   return family != nullptr && family->list_mtp != nullptr;
 }
 
+MtpTensors mtp_tensors(const ModelConfig& config) {
+  const Family* family = find_family(config.model_type);
+  const bool is_layer = family != nullptr && family->mtp_is_layer;
+  return {is_layer ? config.num_layers : MtpTensors::kNowhere};
+}
+
 std::vector<std::string> supported_model_types() {
   std::vector<std::string> names;
   for (const Family* family : all_families()) names.emplace_back(family->model_type);

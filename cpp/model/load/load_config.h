@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
 
 namespace headrace {
@@ -21,6 +22,9 @@ ModelConfig parse_model_config(const std::string& config_json,
 
 /// Whether checkpoints of the config's family may have a block that guesses tokens.
 bool has_mtp(const ModelConfig& config);
+
+/// Which tensors of its checkpoints are such a block's.
+MtpTensors mtp_tensors(const ModelConfig& config);
 
 /// model_type values that load_model_config accepts.
 std::vector<std::string> supported_model_types();

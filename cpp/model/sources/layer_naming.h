@@ -24,6 +24,7 @@ struct TensorNaming {
   ExpertLayout experts = ExpertLayout::kSeparate;
   std::string vision;  ///< before the tower's tensors, of a model that has one
   std::string head = "lm_head.weight";
+  ExpertLayout mtp_experts = ExpertLayout::kSeparate;  ///< of the MTP block's layer
 };
 
 /// Makes the sources of one layer from what its modules are called.
@@ -35,11 +36,11 @@ class LayerNaming {
         layer_(layer),
         name_("layers." + std::to_string(layer) + "."),
         stem_(naming.prefix + name_) {}
-  /// Of a layer beside the decoder's, which counts as its first: `own` instead of "layers.3.", and
-  /// in the checkpoint `stored`.
+  /// Of an MTP block's layer, which counts as the decoder's first: `own` instead of "layers.3.",
+  /// and in the checkpoint `stored`.
   LayerNaming(const TensorNaming& naming, std::string own, const std::string& stored)
       : paddle_(naming.layout == CheckpointLayout::kPaddle),
-        experts_(naming.experts),
+        experts_(naming.mtp_experts),
         layer_(0),
         name_(std::move(own)),
         stem_(naming.prefix + stored) {}

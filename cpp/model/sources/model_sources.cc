@@ -54,16 +54,22 @@ std::vector<const MatrixSource*> MtpSources::matrices() const {
 std::vector<const VectorSource*> MtpSources::vectors() const {
   std::vector<const VectorSource*> out{&embedding_norm, &hidden_norm};
   append_present(layer.vectors(), out);
+  append_present(std::vector{&final_norm}, out);
   return out;
 }
 
-std::vector<const MatrixSource*> ModelSources::matrices() const {
+std::vector<const MatrixSource*> ModelSources::proper_matrices() const {
   std::vector<const MatrixSource*> out;
   append_present(std::vector{&embedding, &head}, out);
   if (per_layer) append_present(std::vector{&per_layer->table, &per_layer->projection}, out);
   for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
-  if (mtp) append_present(mtp->matrices(), out);
   if (vision) append_present(vision->matrices(), out);
+  return out;
+}
+
+std::vector<const MatrixSource*> ModelSources::matrices() const {
+  std::vector<const MatrixSource*> out = proper_matrices();
+  if (mtp) append_present(mtp->matrices(), out);
   return out;
 }
 
@@ -97,8 +103,9 @@ int64_t ModelSources::active_parameters() const {
   if (vision) count -= count_numbers(*vision);
   if (!head.empty()) count -= embedding.numbers() - embedding.k;
   if (per_layer) count -= per_layer->table.numbers() - per_layer->table.k;
-  for (const MatrixSource* source : matrices())
+  for (const MatrixSource* source : proper_matrices()) {
     count -= source->numbers() - source->active_numbers();
+  }
   return count;
 }
 

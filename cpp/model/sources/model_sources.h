@@ -56,8 +56,9 @@ struct PerLayerInputSources {
 /// A block that guesses a token further (mtp_block.h). No adapter changes it.
 struct MtpSources {
   VectorSource embedding_norm, hidden_norm;  ///< [H]
-  MatrixSource join;                         ///< [H, 2 H]: embedding first. Never quantized
+  MatrixSource join;  ///< [H, 2 H]: embedding first. Quantized only if it is stored so
   LayerSources layer;
+  VectorSource final_norm;  ///< [H] before the head; empty: the model's
 
   std::vector<const MatrixSource*> matrices() const;
   std::vector<const VectorSource*> vectors() const;
@@ -83,6 +84,7 @@ struct ModelSources {
   std::vector<const MatrixSource*> matrices() const;
   std::vector<const VectorSource*> vectors() const;
   /// Without the MTP block, likewise below.
+  std::vector<const MatrixSource*> proper_matrices() const;
   int64_t num_parameters() const;
   /// Those that a token is multiplied by or added to: of experts the chosen ones, of an embedding
   /// that isn't the head its row, and of a vision tower none.

@@ -17,7 +17,8 @@ namespace {
 /// Compares the sources with what a checkpoint holds.
 class SourceChecker {
  public:
-  explicit SourceChecker(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  SourceChecker(const Checkpoint& checkpoint, const MtpTensors& mtp)
+      : checkpoint_(checkpoint), mtp_(mtp) {}
 
   void expect(const std::string& name, const std::vector<int64_t>& shape) {
     const DType dtype = expect_tensor(checkpoint_, name, shape).dtype;
@@ -55,20 +56,22 @@ class SourceChecker {
   }
 
  private:
-  static bool is_ignored(std::string_view name, bool tied) {
+  bool is_ignored(std::string_view name, bool tied) const {
     if (name.ends_with("rotary_emb.inv_freq")) return true;     // recomputed from the config
     if (tied && name.ends_with("lm_head.weight")) return true;  // a copy of the embedding
-    return is_mtp_tensor(name);                                 // not part of the model proper
+    return mtp_.has(name);                                      // not part of the model proper
   }
 
   const Checkpoint& checkpoint_;
+  const MtpTensors& mtp_;
   std::set<std::string, std::less<>> expected_;
 };
 
 }  // namespace
 
-void check_sources(const ModelSources& sources, const Checkpoint& checkpoint) {
-  SourceChecker checker(checkpoint);
+void check_sources(const ModelSources& sources, const Checkpoint& checkpoint,
+                   const MtpTensors& mtp) {
+  SourceChecker checker(checkpoint, mtp);
   for (const MatrixSource* source : sources.matrices()) {
     for (const StoredPart& part : source->parts) {
       if (part.codes != nullptr) {

@@ -252,13 +252,18 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
   // As likely_format() has them.
   const bool likely =
       !is_numbers(stored.method) || (keeps_float8(stored, quantization) && quantization.bits == 0);
-  for (LayerSources& layer : sources.layers) {
+  const auto attach_layer = [&](LayerSources& layer) {
     for (MatrixSource* source : layer.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
       if (likely) source->quant = {};
       attach_matrix(stored, checkpoint, quantization, *source);
     }
     if (layer.feed_forward != nullptr) layer.feed_forward->fold_orders();
+  };
+  for (LayerSources& layer : sources.layers) attach_layer(layer);
+  if (sources.mtp) {
+    attach_layer(sources.mtp->layer);
+    attach_matrix(stored, checkpoint, quantization, sources.mtp->join);
   }
   if (!sources.head.empty()) attach_matrix(stored, checkpoint, quantization, sources.head);
   if (!sources.vision) return;

@@ -21,10 +21,13 @@ const float* floats(const TensorView& x) { return static_cast<const float*>(x.da
 
 // A recorded step's slices have one row each, and so one store and one piece.
 void CudaBackend::queue_states() {
+  step_.states = {};
+  const auto& seqs = step_.batch.seqs;
+  if (seqs.empty() || seqs.front().state_out == kZeroState) return;  // no such layer is computed
   const size_t capacity = step_.recorded ? static_cast<size_t>(step_.rows) : 0;
-  state_lists_.fill(step_.batch.seqs, capacity);
+  state_lists_.fill(seqs, capacity);
   if (swaps_ != nullptr) {
-    for (const SeqSlice& seq : step_.batch.seqs) {
+    for (const SeqSlice& seq : seqs) {
       if (seq.state_in != kZeroState) swaps_->note_use(seq.state_in, true);
     }
     for (const StateSave& store : state_lists_.stores) swaps_->note_use(store.slot, true);

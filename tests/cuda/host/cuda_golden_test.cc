@@ -99,7 +99,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5
 #else
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden,
                          testing::Values("cohere2", "ernie4_5_bias_paddle", "ernie4_5_moe",
-                                         "falcon_h1", "gemma2", "gpt_oss", "granite_hybrid", "lfm2",
+                                         "falcon_h1", "gemma2", "gemma4_text", "gemma4_moe",
+                                         "glm4_moe_groups", "gpt_oss", "granite_hybrid", "lfm2",
                                          "llama3_rope", "mistral_window", "mixtral",
                                          "nemotron_h_moe", "qwen2_moe_norm", "qwen2_yarn",
                                          "qwen3_5", "qwen3_moe_one", "qwen3_window"),

@@ -30,7 +30,7 @@ void expect_near(const std::vector<float>& got, std::span<const float> want, dou
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], tolerance) << i;
 }
 
-class CudaMtp : public ::testing::Test {
+class CudaMtp : public ::testing::TestWithParam<const char*> {
  protected:
   DecoderHarness harness(DType dtype, const char* quantization = "") {
     gpus_.push_back(std::make_unique<cuda::EmulatedGpu>());
@@ -52,11 +52,13 @@ class CudaMtp : public ::testing::Test {
                           .logit_rows = count_from(0, count - 1)});
   }
 
-  GoldenCase golden_ = load_golden_case("ernie4_5_moe");
+  GoldenCase golden_ = load_golden_case(GetParam());
   std::vector<std::unique_ptr<cuda::EmulatedGpu>> gpus_;
 };
 
-TEST_F(CudaMtp, GuessesWhatTheFormulasGuess) {
+INSTANTIATE_TEST_SUITE_P(Cases, CudaMtp, ::testing::Values("ernie4_5_moe", "glm4_moe", "qwen3_5"));
+
+TEST_P(CudaMtp, GuessesWhatTheFormulasGuess) {
   const GoldenGuesses want = load_golden_guesses(golden_);
   DecoderHarness decoder = harness(DType::kF32);
   const auto vocab = static_cast<size_t>(decoder.config().vocab_size);
@@ -89,7 +91,7 @@ TEST_F(CudaMtp, GuessesWhatTheFormulasGuess) {
 }
 
 // Keys and values written without logits, rows kept for later: the same bits.
-TEST_F(CudaMtp, PiecesGiveTheSameBits) {
+TEST_P(CudaMtp, PiecesGiveTheSameBits) {
   const Ids tokens = part(load_golden_guesses(golden_).sequences[2].tokens, 0, 60);
   for (const char* quantization : {"", "wint4"}) {
     DecoderHarness whole = harness(DType::kBF16, quantization);
@@ -124,6 +126,7 @@ struct Setting {
   const char* name;
   const char* quantization = "";
   int32_t max_rows = 48, chunk = 0, blocks = 64, tokens = 24;
+  const char* golden = "ernie4_5_moe";
 };
 
 class CudaEngineMtp : public ::testing::TestWithParam<Setting> {
@@ -153,14 +156,16 @@ class CudaEngineMtp : public ::testing::TestWithParam<Setting> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Settings, CudaEngineMtp,
-                         ::testing::Values(Setting{"Plain"}, Setting{"Chunks", "wint4", 16, 5},
-                                           Setting{"FewBlocks", "", 48, 0, 9, 44}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Settings, CudaEngineMtp,
+    ::testing::Values(Setting{"Plain"}, Setting{"Chunks", "wint4", 16, 5},
+                      Setting{"FewBlocks", "", 48, 0, 9, 44},
+                      Setting{.name = "States", .chunk = 5, .golden = "qwen3_5_moe"}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(CudaEngineMtp, OutputsAreTheSame) {
   ModelOptions options = small_options();
-  options.path = load_golden_case("ernie4_5_moe").folder;
+  options.path = load_golden_case(GetParam().golden).folder;
   options.dtype = "bfloat16";
   options.quantization = GetParam().quantization;
   options.max_model_len = 128;

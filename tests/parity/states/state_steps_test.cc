@@ -245,6 +245,7 @@ TEST_P(StateSteps, BrokenContractsAreRefused) {
   EXPECT_THROW(begin({{1, 4, 0}}), InternalError);
   EXPECT_THROW(begin({{1, kZeroState, 4}}), InternalError);
   EXPECT_THROW(begin({{1, 0, kZeroState}}), InternalError) << "its state goes nowhere";
+  EXPECT_THROW(begin({{1, 0, 1}, {1, kZeroState, kZeroState}}), InternalError) << "one has a slot";
   EXPECT_THROW(begin({{1, 0, 1}, {1, 2, 1}}), InternalError) << "one slot gets two states";
   EXPECT_THROW(begin({{1, 0, 1}, {1, 1, 2}}), InternalError) << "another slice stores to slot 1";
   EXPECT_THROW(begin({{2, 0, 0, {{0, 0}}}}), InternalError) << "a save in its own slot";
@@ -254,12 +255,14 @@ TEST_P(StateSteps, BrokenContractsAreRefused) {
   EXPECT_THROW(begin({{2, 0, 0, {{0, 4}}}}), InternalError);
 
   StateBench other(GetParam(), op.states(), 1);
-  begin({{1, kZeroState, 0}});
+  begin({{1, kZeroState, kZeroState}});
   const Matrix x(*bench.backend, 1, op.in_columns()), out(*bench.backend, 1, op.out_columns());
   const TensorView qkv = x.view().columns(0, 24), gates = x.view().columns(24, 2);
   const auto run = [&](const DeltaSpec& spec, KvCache& cache, int32_t layer) {
     bench.backend->delta_rule(qkv, gates, spec, cache, layer, out.view());
   };
+  EXPECT_THROW(run({1, 1, 8, 8}, *bench.cache, 0), InternalError) << "no slots are named";
+  begin({{1, kZeroState, 0}});
   EXPECT_THROW(run({1, 1, 8, 8}, *other.cache, 0), InternalError) << "not the step's cache";
   EXPECT_THROW(run({1, 1, 8, 8}, *bench.cache, 1), InternalError) << "it keeps keys and values";
   EXPECT_THROW(run({1, 1, 4, 16}, *bench.cache, 0), InternalError);

@@ -81,10 +81,8 @@ void read_lfm2_moe(ConfigReader& reader, ModelConfig& config) {
   const int64_t dense = reader.integer("num_dense_layers", 2, 0, config.num_layers);
   std::fill_n(moe.sparse_layers.begin(), dense, false);
   moe.has_correction = reader.flag("use_expert_bias", true);
-  moe.router.score = RouterSpec::Score::kSigmoid;
-  moe.router.normalize = reader.flag("norm_topk_prob", true);
+  read_sigmoid_router(reader, moe.router);
   moe.router.norm_eps = 1e-6f;
-  moe.router.scale = static_cast<float>(reader.number("routed_scaling_factor", 1.0, 1e-6, 1e6));
 }
 
 std::unique_ptr<ConvSources> list_conv(const ModelConfig& config, const LayerNaming& naming) {

@@ -48,6 +48,7 @@ const Family& qwen3_5_text_family() {
       .rope = kRope,
       .read = read_qwen3_5,
       .list_layer = list_qwen3_5_layer,
+      .list_mtp = list_qwen_mtp,
       .harmless_keys = {"mtp_*"},
   };
   return kFamily;
@@ -66,6 +67,7 @@ const Family& qwen3_5_moe_text_family() {
       .rope = kRope,
       .read = read_qwen3_5_moe,
       .list_layer = list_qwen3_5_layer,
+      .list_mtp = list_qwen_mtp,
       .harmless_keys = with_router_training_keys({"mtp_*"}),
   };
   return kFamily;

@@ -59,6 +59,7 @@ const Family& qwen3_next_family() {
       .rope = {.partial_rotary = 0.25, .requires_theta = true},
       .read = read_qwen3_next,
       .list_layer = list_qwen3_next_layer,
+      .list_mtp = list_qwen_mtp,
       .harmless_keys = with_router_training_keys({"mtp_*"}),
   };
   return kFamily;

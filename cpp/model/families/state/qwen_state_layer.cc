@@ -11,6 +11,7 @@
 #include "model/families/keys/state_keys.h"
 #include "model/families/llama_layer.h"
 #include "model/families/moe_layer.h"
+#include "model/families/mtp_layer.h"
 
 namespace headrace {
 
@@ -89,6 +90,25 @@ LayerSources list_qwen_state_layer(const ModelConfig& config, const LayerNaming&
     out.mixer = list_attention(config, naming);
   }
   out.feed_forward = list_experts_or_mlp(config, naming, {});
+  return out;
+}
+
+MtpSources list_qwen_mtp(const ModelConfig& config, const TensorNaming& naming) {
+  TensorNaming whole = naming;
+  whole.prefix.clear();
+  MtpSources out = list_mtp_block(config, LayerNaming(whole, "mtp.", "mtp."),
+                                  {.embedding_norm = "pre_fc_norm_embedding",
+                                   .hidden_norm = "pre_fc_norm_hidden",
+                                   .join = "fc",
+                                   .final_norm = "norm"});
+  const LayerNaming layer(whole, "mtp.", "mtp.layers.0.");
+  out.layer = list_norms(config, layer);
+  out.layer.mixer = list_attention(config, layer);
+  if (config.moe.router.num_experts > 0) {
+    out.layer.feed_forward = list_experts(config, layer, {});
+  } else {
+    out.layer.feed_forward = list_mlp(config, layer);
+  }
   return out;
 }
 

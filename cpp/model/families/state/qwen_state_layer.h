@@ -28,4 +28,8 @@ struct DeltaParts {
 LayerSources list_qwen_state_layer(const ModelConfig& config, const LayerNaming& naming,
                                    const DeltaParts& parts);
 
+/// A layer of attention with what the model has behind it, experts or an MLP. Its names don't begin
+/// as the model's.
+MtpSources list_qwen_mtp(const ModelConfig& config, const TensorNaming& naming);
+
 }  // namespace headrace

@@ -12,6 +12,7 @@
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
 #include "fakes/fake_engine.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {
@@ -117,7 +118,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{.name = "HostBlocks", .blocks = 12, .swap_space = 0.01},
                       Setting{.name = "Ranks", .ranks = 3},
                       Setting{"Wint8", "ernie4_5_moe", "wint8", "int8"},
-                      Setting{"Wint4", "ernie4_5_moe_paddle", "wint4"}),
+                      Setting{"Wint4", "ernie4_5_moe_paddle", "wint4"},
+                      Setting{"Glm", "glm4_moe", "wint4", "auto", 16, 5, 12},
+                      Setting{.name = "GlmRanks", .golden = "glm4_moe", .ranks = 2},
+                      Setting{"States", "qwen3_5", "", "auto", 16, 5},
+                      Setting{"StatesFewBlocks", "qwen3_5_moe_wrapped", "wint8", "int8", 64, 0, 12},
+                      Setting{.name = "StatesRanks", .golden = "qwen3_5_moe", .ranks = 2}),
     [](const auto& setting) { return std::string(setting.param.name); });
 
 TEST_P(EngineMtp, OutputsAreTheSame) {
@@ -127,7 +133,7 @@ TEST_P(EngineMtp, OutputsAreTheSame) {
   options.tensor_parallel_size = options.num_threads = setting.ranks;
   options.quantization = setting.quantization;
   options.kv_cache_dtype = setting.kv_cache_dtype;
-  const std::vector<Job> jobs = jobs_of(256, 5);
+  const std::vector<Job> jobs = jobs_of(load_model_config(options.path).vocab_size, 5);
   ModelStats stats;
   const std::vector<Output> want = run(options, jobs, &stats);
   EXPECT_EQ(stats.drafted_tokens, 0u);

@@ -201,13 +201,25 @@ TEST(MemoryPlan, StatesOfRunningSequencesComeFirst) {
   request.keeps_snapshots = false;
   EXPECT_EQ(plan_memory(request).num_state_slots, 4);
   EXPECT_EQ(plan_memory(request).num_kv_blocks, 256) << "all that are of use";
+  request.draft_slots = 26;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"4 sequences", "26 guessed", "30 slots of 10.0 MiB (300.0 MiB)", "1.0 MiB",
+                   "300.0 MiB are left", "lower max_num_seqs", "memory_utilization"});
+}
+
+TEST(MemoryPlan, DraftsHaveSlotsAsFarAsThereIsRoom) {
+  MemoryRequest request = with_states();
+  request.keeps_snapshots = false;
   request.draft_slots = 3;
-  EXPECT_EQ(plan_memory(request).num_state_slots, 16);
+  EXPECT_EQ(plan_memory(request).num_state_slots, 4 * (1 + 3)) << "all: 90 of 230 MiB";
   EXPECT_EQ(plan_memory(request).num_kv_blocks, 140);
   request.draft_slots = 7;
-  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
-                  {"4 sequences", "7 guessed", "32 slots of 10.0 MiB (320.0 MiB)", "1.0 MiB",
-                   "300.0 MiB are left", "lower max_num_seqs", "memory_utilization"});
+  EXPECT_EQ(plan_memory(request).num_state_slots, 4 + 7 + 9) << "95 of 190 MiB";
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 100);
+  request.keeps_snapshots = true;
+  EXPECT_EQ(plan_memory(request).num_state_slots, 4 + 7 + 9) << "shared with snapshots";
+  request.num_kv_blocks = 20;
+  EXPECT_EQ(plan_memory(request).num_state_slots, 4 + 7 + 2) << "no more bytes than blocks";
 }
 
 TEST(MemoryPlan, SnapshotsHaveHalfOfTheRest) {
@@ -249,7 +261,9 @@ TEST(MemoryPlan, SizesOfStatesAndBlocksMayBeOptions) {
   request.num_state_slots = 3;
   request.draft_slots = 1;
   expect_mentions(refusal(request, ErrorCode::kLimitExceeded),
-                  {"num_state_slots is 3", "max_num_seqs 4", "2, its own", "8: raise it"});
+                  {"num_state_slots is 3", "max_num_seqs 4", "1 more", "5: raise it"});
+  request.num_state_slots = 5;
+  EXPECT_EQ(plan_memory(request).num_state_slots, 5);
 }
 
 TEST(MemoryPlan, HostSlotsShareSwapSpace) {

@@ -97,7 +97,7 @@ ModelOptions with_too_little(ModelOptions options, const Crowd& crowd) {
   options.out_of_blocks = crowd.out_of_blocks;
   options.speculative.method = crowd.guesses;
   options.speculative.num_speculative_tokens = 3;
-  if (!crowd.guesses.empty()) options.max_num_seqs = 2;  // each has slots for its guesses
+  if (!crowd.guesses.empty()) options.max_num_seqs = 4;  // not all have slots for their guesses
   return options;
 }
 
@@ -152,6 +152,7 @@ TEST_P(EngineStates, CrowdsGetWhatEachGetsAlone) {
 INSTANTIATE_TEST_SUITE_P(
     All, EngineStates,
     ::testing::Values(Crowd{"qwen3_5"}, Crowd{"qwen3_5", 2, 100}, Crowd{"qwen3_5", 1, 300, "ngram"},
+                      Crowd{"qwen3_5", 1, 200, "mtp"},
                       Crowd{"lfm2", 1, 1000, "", OutOfBlocks::kInterruptLongest},
                       Crowd{"falcon_h1", 1, 100}, Crowd{"nemotron_h", 2, 100}),
     [](const auto& crowd) {

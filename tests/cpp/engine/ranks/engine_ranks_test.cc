@@ -105,7 +105,8 @@ TEST(EngineRanksWith, WholeExpertsAnswerAsOneDevice) {
                                     {"ernie4_5_moe_paddle", 3},
                                     {"mixtral_window", 3},
                                     {"gpt_oss", 4},
-                                    {"gpt_oss_mxfp4", 2}}) {
+                                    {"gpt_oss_mxfp4", 2},
+                                    {"glm4_moe", 2}}) {
     SCOPED_TRACE(name);
     const GoldenCase golden = load_golden_case(name);
     const auto one = run(*start(options_for(golden.folder, 1)), prompts_of(golden), 12, true);

@@ -177,6 +177,23 @@ TEST(Checkpoint, SaysWhatIsMissing) {
                [&] { Checkpoint checkpoint(folder.path()); });
 }
 
+TEST(Checkpoint, TellsTensorsOfBlocksThatGuess) {
+  const MtpTensors nowhere, behind{3};
+  for (const char* name : {"mtp.fc.weight", "model.mtp_block.0.x", "ernie.mtp_emb_norm.0.weight"}) {
+    EXPECT_TRUE(nowhere.has(name) && behind.has(name)) << name;
+  }
+  for (const char* name : {"model.layers.3.eh_proj.weight", "layers.3.enorm.weight",
+                           "model.layers.12.mlp.gate.weight"}) {
+    EXPECT_TRUE(behind.has(name)) << name;
+    EXPECT_FALSE(nowhere.has(name)) << name;
+  }
+  for (const char* name :
+       {"model.layers.2.mlp.gate.weight", "model.layers.3", "model.layers.", "model.layers.x.y",
+        "model.layers.99999999999.y", "model.vision.layers.3.x", "lm_head.weight"}) {
+    EXPECT_FALSE(behind.has(name)) << name;
+  }
+}
+
 TEST(Checkpoint, FollowsLinksToBlobsElsewhere) {
   TempFolder blobs, folder;
   blobs.write("0123abcd", safetensors_file({{"w", DType::kF32, {1}, "abcd"}}));

@@ -64,6 +64,16 @@ Json published(const std::string& model_type) {
       "beta_slow":1.0,"factor":32.0,"original_max_position_embeddings":4096,"rope_type":"yarn",
       "truncate":false},"rope_theta":150000,"router_aux_loss_coef":0.9,"sliding_window":128,
       "swiglu_limit":7.0,"tie_word_embeddings":false,"vocab_size":201088})");
+  } else if (model_type == "glm4_moe") {
+    add(R"({"architectures":["Glm4MoeForCausalLM"],"attention_bias":true,"attention_dropout":0.0,
+      "eos_token_id":[151329,151336,151338],"first_k_dense_replace":1,"head_dim":128,
+      "hidden_size":4096,"initializer_range":0.02,"intermediate_size":10944,
+      "max_position_embeddings":131072,"moe_intermediate_size":1408,"n_group":1,
+      "n_routed_experts":128,"n_shared_experts":1,"norm_topk_prob":true,"num_attention_heads":96,
+      "num_experts_per_tok":8,"num_key_value_heads":8,"num_nextn_predict_layers":1,
+      "pad_token_id":151329,"partial_rotary_factor":0.5,"rms_norm_eps":1e-05,"rope_scaling":null,
+      "rope_theta":1000000,"routed_scaling_factor":1.0,"tie_word_embeddings":false,"topk_group":1,
+      "use_qk_norm":false,"vocab_size":151552})");
   } else {
     add(R"({"architectures":["MixtralForCausalLM"],"attention_dropout":0.0,"hidden_size":4096,
       "initializer_range":0.02,"intermediate_size":14336,"max_position_embeddings":32768,
@@ -275,6 +285,45 @@ TEST(MoeConfig, Defaults) {
   EXPECT_EQ(gpt_oss.ropes[0].inv_freq, parse(published("gpt_oss")).ropes[0].inv_freq);
 }
 
+TEST(MoeConfig, Glm) {
+  const ModelConfig c = parse(published("glm4_moe"));
+  const RouterSpec& router = c.moe.router;
+  EXPECT_EQ(router.score, RouterSpec::Score::kSigmoid);
+  EXPECT_EQ(router.num_experts, 128);
+  EXPECT_EQ(router.top_k, 8);
+  EXPECT_EQ(router.num_groups, 1);
+  EXPECT_TRUE(router.normalize);
+  EXPECT_FLOAT_EQ(router.norm_eps, 1e-20f);
+  EXPECT_EQ(c.moe.sparse_layers, (Layers{false, true, true, true}));
+  EXPECT_EQ(c.moe.expert_width, 1408);
+  EXPECT_EQ(c.moe.shared_width, 1408);
+  EXPECT_FALSE(c.moe.shared_gate);
+  EXPECT_TRUE(c.moe.has_correction);
+  EXPECT_TRUE(c.qkv_bias);
+  EXPECT_FALSE(c.o_bias || c.qk_norm);
+  EXPECT_EQ(c.ropes[0].style, RopeStyle::kNeox);
+  EXPECT_EQ(c.ropes[0].rotary_dim, 64);
+  // As the larger one has them, and routers with groups.
+  Json json = published("glm4_moe");
+  json.update(Json{{"first_k_dense_replace", 9},
+                   {"n_group", 8},
+                   {"n_shared_experts", 2},
+                   {"routed_scaling_factor", 2.5},
+                   {"topk_group", 3},
+                   {"use_qk_norm", true}});
+  const ModelConfig large = parse(json);
+  EXPECT_EQ(large.moe.sparse_layers, Layers(4, false));
+  EXPECT_EQ(large.moe.router.num_groups, 8);
+  EXPECT_EQ(large.moe.router.top_groups, 3);
+  EXPECT_EQ(large.moe.router.scale, 2.5f);
+  EXPECT_EQ(large.moe.shared_width, 2816);
+  EXPECT_TRUE(large.qk_norm);
+  EXPECT_EQ(parse(changed("glm4_moe", "n_shared_experts", 0)).moe.shared_width, 0);
+  EXPECT_EQ(parse(without("glm4_moe", "partial_rotary_factor")).ropes[0].rotary_dim, 64);
+  EXPECT_EQ(mtp_tensors(c).first_layer, 4);
+  EXPECT_EQ(mtp_tensors(parse(published("qwen3_moe"))).first_layer, MtpTensors::kNowhere);
+}
+
 struct Alias {
   const char *model_type, *key, *alias;
   int32_t value;
@@ -286,6 +335,7 @@ TEST(MoeConfig, AliasesMustAgree) {
                          Alias{"ernie4_5_moe", "moe_k", "num_experts_per_tok", 3},
                          Alias{"qwen3_moe", "num_experts", "num_local_experts", 24},
                          Alias{"mixtral", "num_local_experts", "num_experts", 24},
+                         Alias{"glm4_moe", "n_routed_experts", "num_local_experts", 24},
                          Alias{"gpt_oss", "num_experts_per_tok", "experts_per_token", 3}}) {
     Json json = published(a.model_type);
     const Json own = json[a.key];
@@ -383,6 +433,15 @@ std::vector<BadKey> bad_other_keys() {
       {"GptOssLayerTypes", "gpt_oss", "layer_types",
        Json(std::vector<std::string>(4, "chunked_attention")), unsupported},
       {"GptOssScore", "gpt_oss", "scoring_func", "sigmoid", unsupported},
+      {"GlmGroupsDivide", "glm4_moe", "n_group", 3, corrupt},
+      {"GlmManyGroups", "glm4_moe", "n_group", 129, corrupt},
+      {"GlmMoreGroupsTaken", "glm4_moe", "topk_group", 2, corrupt},
+      {"GlmNegativeDense", "glm4_moe", "first_k_dense_replace", -1, corrupt},
+      {"GlmShared", "glm4_moe", "n_shared_experts", 1025, corrupt},
+      {"GlmScale", "glm4_moe", "routed_scaling_factor", 0.0, corrupt},
+      {"GlmScore", "glm4_moe", "scoring_func", "softmax", unsupported},
+      {"GlmChoice", "glm4_moe", "topk_method", "greedy", unsupported},
+      {"GlmInterval", "glm4_moe", "moe_layer_freq", 2, unsupported},
   };
 }
 
@@ -390,6 +449,14 @@ std::string name_of(const testing::TestParamInfo<BadKey>& test) { return test.pa
 
 INSTANTIATE_TEST_SUITE_P(Ernie, BadMoeConfig, testing::ValuesIn(bad_ernie_keys()), name_of);
 INSTANTIATE_TEST_SUITE_P(Others, BadMoeConfig, testing::ValuesIn(bad_other_keys()), name_of);
+
+TEST(MoeConfig, GroupsMustHoldEnoughExperts) {
+  Json json = published("glm4_moe");
+  json.update(Json{{"n_group", 64}, {"topk_group", 3}});
+  expect_error(ErrorCode::kCorruptFile, {"topk_group", "8", "6"}, [&] { parse(json); });
+  json["topk_group"] = 4;
+  EXPECT_NO_THROW(parse(json));
+}
 
 TEST(MoeConfig, SharedExpertsTogetherAreBounded) {
   Json json = changed("ernie4_5_moe", "moe_intermediate_size", 1 << 22);

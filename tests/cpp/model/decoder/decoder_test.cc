@@ -167,9 +167,10 @@ class DecoderLoad : public testing::Test {
 
   /// What the family must be told, or is too large without.
   static std::string more_keys(const std::string& model_type) {
-    const std::string experts =
-        R"(,"num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":16)";
+    const std::string chosen = R"(,"num_experts_per_tok":2,"moe_intermediate_size":16)";
+    const std::string experts = R"(,"num_experts":4)" + chosen;
     if (model_type == "gemma3_text") return R"(,"sliding_window":8)";
+    if (model_type == "glm4_moe") return R"(,"n_routed_experts":4)" + chosen;
     if (model_type == "granitemoehybrid") {
       return R"(,"layer_types":["mamba","attention"],"mamba_n_heads":8,"mamba_d_state":16,
                 "num_local_experts":4)";

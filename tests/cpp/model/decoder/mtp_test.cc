@@ -53,7 +53,10 @@ Rows guess_all(DecoderHarness& harness, const Ids& tokens) {
 
 class Mtp : public testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Mtp, testing::Values("ernie4_5_moe", "ernie4_5_moe_paddle"));
+INSTANTIATE_TEST_SUITE_P(Cases, Mtp,
+                         testing::Values("ernie4_5_moe", "ernie4_5_moe_paddle", "glm4_moe",
+                                         "glm4_moe_fused", "qwen3_5", "qwen3_5_wrapped",
+                                         "qwen3_5_moe", "qwen3_5_moe_wrapped", "qwen3_next"));
 
 TEST_P(Mtp, GuessesWhatTheFormulasGuess) {
   const GoldenCase golden = load_golden_case(GetParam());
@@ -137,8 +140,8 @@ TEST_P(Mtp, PiecesGiveTheSameBits) {
 }
 
 // The model's own answers are bit for bit those of a decoder without the block.
-TEST(MtpDecoder, LeavesTheModelAlone) {
-  const GoldenCase golden = load_golden_case("ernie4_5_moe");
+TEST_P(Mtp, LeavesTheModelAlone) {
+  const GoldenCase golden = load_golden_case(GetParam());
   const Ids& prompt = golden.prompts[2].prompt;
   DecoderHarness plain("", golden.folder, {}), with("", golden.folder, {.mtp = true});
   EXPECT_EQ(plain.step({{0, prompt}}), with.step({{0, prompt}}));
@@ -177,11 +180,32 @@ TEST(MtpDecoder, IsPlannedAndQuantizedLikeALayer) {
                 1000 * sizeof(float) * static_cast<size_t>(config.hidden_size));
 }
 
+// Experts are counted as a layer's are: a row meets those that it is sent to, and its guesses none
+// of the model's own. Routers keep their numbers.
+TEST(MtpDecoder, MayHaveExperts) {
+  ModelConfig config = load_model_config(load_golden_case("glm4_moe").folder);
+  const Quantization wint8 = parse_quantization("wint8", 0);
+  const ModelSources without = list_sources(config, likely_naming(config), wint8);
+  config.uses_mtp = true;
+  const ModelSources sources = list_sources(config, likely_naming(config), wint8);
+  EXPECT_EQ(sources.active_parameters(), without.active_parameters());
+  size_t quantized = 0;
+  for (const MatrixSource* source : sources.mtp->matrices()) {
+    quantized += source->quant.bits == 8 ? 1 : 0;
+    const bool whole = source->role == MatrixRole::kRouter || source == &sources.mtp->join;
+    EXPECT_EQ(source->quant.bits, whole ? 0 : 8) << source->name;
+  }
+  EXPECT_EQ(quantized, 6u);  // attention's two, the experts' and the shared one's
+}
+
 TEST(MtpDecoder, ACheckpointWithoutItIsAnError) {
-  const GoldenCase golden = load_golden_case("ernie4_5_moe_interval");
-  expect_error(ErrorCode::kNotFound,
-               {"mtp", "model.mtp_linear_proj.0.weight", "use ngram or draft_model"},
-               [&] { DecoderHarness("", golden.folder, {.mtp = true}); });
+  for (const auto& [name, tensor] : {std::pair{"ernie4_5_moe_interval", "model.mtp_linear_proj.0"},
+                                     std::pair{"glm4_moe_groups", "model.layers.2.eh_proj"},
+                                     std::pair{"qwen3_5_last", "mtp.fc"}}) {
+    const GoldenCase golden = load_golden_case(name);
+    expect_error(ErrorCode::kNotFound, {"mtp", tensor, "use ngram or draft_model"},
+                 [&] { DecoderHarness("", golden.folder, {.mtp = true}); });
+  }
 }
 
 }  // namespace

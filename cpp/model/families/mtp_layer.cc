@@ -1,0 +1,20 @@
+#include "model/families/mtp_layer.h"
+
+#include "model/families/llama_layer.h"
+
+namespace headrace {
+
+MtpSources list_mtp_block(const ModelConfig& config, const LayerNaming& naming,
+                          const MtpNames& names) {
+  const int64_t hidden = config.hidden_size;
+  MtpSources out;
+  out.embedding_norm = list_norm(config, naming, "embedding_norm", names.embedding_norm, hidden);
+  out.hidden_norm = list_norm(config, naming, "hidden_norm", names.hidden_norm, hidden);
+  out.join = naming.matrix("join", {{names.join, hidden}}, 2 * hidden);
+  if (names.final_norm != nullptr) {
+    out.final_norm = list_norm(config, naming, "final_norm", names.final_norm, hidden);
+  }
+  return out;
+}
+
+}  // namespace headrace
