@@ -7,6 +7,7 @@ from typing import Any
 from case_types import Case, Experts, Twin, base, v5_style
 from cases_gemma4 import GEMMA4_MOE_CASES
 from cases_gpt_oss import GPT_OSS_CASES
+from cases_latent import LATENT_CASES
 from layer_configs import without
 
 
@@ -332,4 +333,5 @@ MOE_CASES = (
     ),
     *GPT_OSS_CASES,
     *GEMMA4_MOE_CASES,
+    *LATENT_CASES,
 )

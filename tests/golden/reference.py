@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import reference_blocks
 import reference_gemma4
+import reference_latent
 import reference_moe
 import reference_states
+from reference_moe import linear
 from reference_rope import RopeRules, inverse_frequencies, rope_tables, rotate
 from reference_rules import Rules, rules_of
 
@@ -189,8 +191,8 @@ def _attention(
     y: np.ndarray,
 ) -> np.ndarray:
     """Reads the keys and values of layer `place`, which are its own unless they are there."""
-    tokens, d = len(y), rules.head_dim
-    q = _rotated(rules, parts, "q", y, table)
+    tokens = len(y)
+    q = _queries(rules, parts, table, y)
     if place not in kept:
         kept[place] = _keys_values(rules, parts, table, y)
     k, v = kept[place]
@@ -210,18 +212,34 @@ def _attention(
     chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
     chances /= chances.sum(axis=-1, keepdims=True)
     chances = chances[..., :tokens]
-    out = np.einsum("hqk,khd->qhd", chances, v).reshape(tokens, rules.heads * d)
+    out = np.einsum("hqk,khd->qhd", chances, v).reshape(tokens, -1)
     if rules.attention_gate:
-        out = out / (1 + np.exp(-_linear(parts, "self_attn.gate_proj", y)))
-    return _linear(parts, "self_attn.o_proj", out)
+        out = out / (1 + np.exp(-linear(parts, "self_attn.gate_proj", y)))
+    return linear(parts, "self_attn.o_proj", out)
+
+
+def _queries(rules: Rules, parts: Arrays, table: Table | None, y: np.ndarray) -> np.ndarray:
+    if rules.latent:
+        turn, inner = _within_latent(rules, table)
+        return reference_latent.queries(rules.latent, parts, y, rules.heads, turn, inner)
+    return _rotated(rules, parts, "q", y, table)
+
+
+def _within_latent(rules: Rules, table: Table | None) -> tuple[Block, Callable]:
+    """What turns a part of a head, and the norm of rows within latent attention."""
+    turn = partial(rotate, cos=table[0], sin=table[1], interleaved=rules.interleaved)
+    return turn, partial(norm, dataclasses.replace(rules, eps=rules.latent.eps))
 
 
 def _keys_values(rules: Rules, parts: Arrays, table: Table | None, y: np.ndarray) -> KeysValues:
+    if rules.latent:
+        turn, inner = _within_latent(rules, table)
+        return reference_latent.keys_values(rules.latent, parts, y, rules.heads, turn, inner)
     k = _rotated(rules, parts, "k", y, table)
     own_values = "self_attn.v_proj.weight" in parts
     if not own_values and rules.gemma4.values_as_keys:
         return k, k
-    v = _linear(parts, "self_attn.v_proj" if own_values else "self_attn.k_proj", y)
+    v = linear(parts, "self_attn.v_proj" if own_values else "self_attn.k_proj", y)
     v = v.reshape(len(y), rules.kv_heads, rules.head_dim)
     normed_values = rules.gemma4 and rules.gemma4.normed_values
     return k, norm(rules, v, 1.0) if normed_values else v
@@ -231,7 +249,7 @@ def _rotated(
     rules: Rules, parts: Arrays, kind: str, y: np.ndarray, table: Table | None
 ) -> np.ndarray:
     """Queries or keys [tokens, heads, head_dim], with norm and rope in the order of the rules."""
-    rows = _linear(parts, f"self_attn.{kind}_proj", y)
+    rows = linear(parts, f"self_attn.{kind}_proj", y)
     weight = parts.get(f"self_attn.{kind}_norm.weight")
     if rules.qk_norm == "row":
         rows = norm(rules, rows, weight)
@@ -254,10 +272,6 @@ def _tables(rules: Rules, tokens: int, prompt_length: int) -> list[Table | None]
 
 def _capped(x: np.ndarray, cap: float | None) -> np.ndarray:
     return x if cap is None else cap * np.tanh(x / cap)
-
-
-def _linear(parts: Arrays, name: str, x: np.ndarray) -> np.ndarray:
-    return x @ parts[f"{name}.weight"].T + parts.get(f"{name}.bias", 0.0)
 
 
 def _parts(weights: Arrays, stem: str) -> Arrays:

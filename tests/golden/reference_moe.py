@@ -116,6 +116,8 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
         step, dense = config["decoder_sparse_step"], config.get("mlp_only_layers", [])
         sparse = [i not in dense and (i + 1) % step == 0 for i in layers]
         return ExpertRules(sparse, experts_per_token(config), config["norm_topk_prob"])
+    if family in ("deepseek_v2", "glm4_moe_lite"):
+        return _latent_rules(config)
     if family == "gemma4_text":
         if not config["enable_moe_block"]:
             return None
@@ -127,6 +129,19 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
         clamp = Clamp(config["swiglu_limit"], config.get("swiglu_alpha", 1.702))
         return ExpertRules([True for _ in layers], experts_per_token(config), True, clamp=clamp)
     return None
+
+
+def _latent_rules(config: dict[str, Any]) -> ExpertRules:
+    """Of families with latent attention."""
+    layers = range(config["num_hidden_layers"])
+    types = config.get("mlp_layer_types")
+    dense = config.get("first_k_dense_replace", 1)
+    sparse = [types[i] == "sparse" if types else i >= dense for i in layers]
+    k, scale = experts_per_token(config), config["routed_scaling_factor"]
+    if config["model_type"] == "deepseek_v2":
+        return ExpertRules(sparse, k, False, scale=scale)
+    normalize = config["norm_topk_prob"]
+    return ExpertRules(sparse, k, normalize, sigmoid=True, norm_eps=1e-20, scale=scale)
 
 
 def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
@@ -165,8 +180,8 @@ def _of_best_groups(rules: ExpertRules, corrected: np.ndarray) -> np.ndarray:
 def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
     weights = route(rules, parts, y)
     if "mlp.fc1_latent_proj.weight" in parts:
-        latent = _linear(parts, "mlp.fc1_latent_proj", y)
-        out = _linear(parts, "mlp.fc2_latent_proj", mix_experts(rules, parts, latent, weights))
+        latent = linear(parts, "mlp.fc1_latent_proj", y)
+        out = linear(parts, "mlp.fc2_latent_proj", mix_experts(rules, parts, latent, weights))
     else:
         out = mix_experts(rules, parts, y, weights)
     if "mlp.shared_experts.down_proj.weight" in parts:
@@ -189,7 +204,7 @@ def mix_experts(
     return out
 
 
-def _linear(parts: Arrays, name: str, x: np.ndarray) -> np.ndarray:
+def linear(parts: Arrays, name: str, x: np.ndarray) -> np.ndarray:
     return x @ parts[f"{name}.weight"].T + parts.get(f"{name}.bias", 0.0)
 
 
@@ -201,12 +216,12 @@ def mlp(
     clamp: Clamp | None = None,
     gate_factor: float = 1.0,
 ) -> np.ndarray:
-    up = _linear(parts, f"{stem}.up_proj", y)
+    up = linear(parts, f"{stem}.up_proj", y)
     if f"{stem}.gate_proj.weight" not in parts:
-        return _linear(parts, f"{stem}.down_proj", ACTIVATIONS[activation](up))
-    gate = _linear(parts, f"{stem}.gate_proj", y) * gate_factor
+        return linear(parts, f"{stem}.down_proj", ACTIVATIONS[activation](up))
+    gate = linear(parts, f"{stem}.gate_proj", y) * gate_factor
     opened = clamp(gate, up) if clamp else ACTIVATIONS[activation](gate) * up
-    return _linear(parts, f"{stem}.down_proj", opened)
+    return linear(parts, f"{stem}.down_proj", opened)
 
 
 def _granite_names(weights: Arrays) -> Arrays:

@@ -99,15 +99,16 @@ def _yarn_ramp(rope: dict[str, Any], d: int, theta: float, original: int) -> np.
     return np.clip((np.arange(d // 2) - low) / (high - low), 0, 1)
 
 
-def _yarn_attention_factor(rope: dict[str, Any], factor: float) -> float:
-    def scale(multiplier: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * multiplier * math.log(factor) + 1.0
+def yarn_scale(factor: float, multiplier: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * multiplier * math.log(factor) + 1.0
 
+
+def _yarn_attention_factor(rope: dict[str, Any], factor: float) -> float:
     if rope.get("attention_factor") is not None:
         return float(rope["attention_factor"])
     if rope.get("mscale") and rope.get("mscale_all_dim"):
-        return scale(rope["mscale"]) / scale(rope["mscale_all_dim"])
-    return scale(1.0)
+        return yarn_scale(factor, rope["mscale"]) / yarn_scale(factor, rope["mscale_all_dim"])
+    return yarn_scale(factor, 1.0)
 
 
 def _longrope_attention_factor(rope: RopeRules) -> float:

@@ -7,9 +7,10 @@ from typing import Any
 
 import reference_blocks
 import reference_gemma4
+import reference_latent
 import reference_moe
 import reference_states
-from reference_rope import RopeRules
+from reference_rope import RopeRules, yarn_scale
 
 Config = dict[str, Any]
 
@@ -87,6 +88,8 @@ FAMILIES = {
     "granitemoehybrid": Family(),
     "nemotron_h": Family(),
     "falcon_h1": Family(),
+    "deepseek_v2": Family(interleaved=True),
+    "glm4_moe_lite": Family(interleaved=True),
     "gpt_oss": Family(theta=150000.0, pattern=2),
 }
 WITH_ONE_WINDOW = ("mistral", "mixtral", "phi3", "ministral3")
@@ -125,15 +128,16 @@ class Rules:
     experts: reference_moe.ExpertRules | None
     states: reference_states.StateRules | None
     gemma4: reference_gemma4.Gemma4Rules | None
+    latent: reference_latent.LatentRules | None
 
 
 def rules_of(config: Config) -> Rules:
     config = config.get("text_config", config)
     family = FAMILIES.get(config["model_type"], Family())
-    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    head_dim = _head_dim(config)
     sliding = _sliding(config, family)
     window = config.get("sliding_window")
-    ropes = _ropes(config, family, head_dim, sliding)
+    ropes = _ropes(config, family, config.get("qk_rope_head_dim", head_dim), sliding)
     gemma = config["model_type"].startswith("gemma")
     eps_key = "layer_norm_eps" if family.norm_kind == "layer" else "rms_norm_eps"
     eps = config.get("norm_eps", config.get("layer_norm_epsilon", config.get(eps_key)))
@@ -151,7 +155,7 @@ def rules_of(config: Config) -> Rules:
         norm_kind=family.norm_kind,
         parallel=family.parallel,
         activation="gelu_tanh" if gemma else config.get("mlp_hidden_act", "silu"),
-        score_scale=_score_scale(config, head_dim),
+        score_scale=_score_scale(config, head_dim, ropes[0]),
         score_cap=config.get("attn_logit_softcapping"),
         query_growth=_query_growth(ropes[0]),
         embedding_scale=_embedding_scale(config),
@@ -166,7 +170,15 @@ def rules_of(config: Config) -> Rules:
         experts=reference_moe.rules_of(config),
         states=reference_states.rules_of(config),
         gemma4=reference_gemma4.rules_of(config),
+        latent=reference_latent.rules_of(config),
     )
+
+
+def _head_dim(config: Config) -> int:
+    """Of queries and keys."""
+    if "kv_lora_rank" in config:
+        return config["qk_nope_head_dim"] + config["qk_rope_head_dim"]
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
 
 
 def _norms(config: Config, family: Family) -> Norms:
@@ -264,12 +276,14 @@ def _known(config: Config, params: Config) -> Config:
     return params
 
 
-def _score_scale(config: Config, head_dim: int) -> float:
+def _score_scale(config: Config, head_dim: int, rope: RopeRules | None) -> float:
     if config["model_type"] == "gemma4_text":
         return 1.0
     if "attention_multiplier" in config:
         return float(config["attention_multiplier"])
     scale = float(config.get("query_pre_attn_scalar", head_dim) ** -0.5)
+    if "kv_lora_rank" in config and rope.params.get("mscale_all_dim"):
+        scale *= yarn_scale(rope.params["factor"], rope.params["mscale_all_dim"]) ** 2
     return scale * float(config.get("key_multiplier", 1.0))
 
 

@@ -145,6 +145,25 @@ def _mlp_shapes(stem: str, hidden: int, width: int) -> dict[str, tuple[int, ...]
     }
 
 
+def unread_layer(config: dict[str, Any], storage: torch.dtype) -> dict[str, torch.Tensor]:
+    """Some tensors of GLM's layer behind the last one, which guesses tokens. No model here reads
+    it."""
+    hidden = config["hidden_size"]
+    shapes = {
+        "eh_proj": (hidden, 2 * hidden),
+        "embed_tokens": (config["vocab_size"], hidden),
+        "enorm": (hidden,),
+        "hnorm": (hidden,),
+        "input_layernorm": (hidden,),
+        "self_attn.kv_a_layernorm": (config["kv_lora_rank"],),
+        "shared_head.norm": (hidden,),
+    }
+    stem = f"model.layers.{config['num_hidden_layers']}"
+    return {
+        f"{stem}.{name}.weight": torch.zeros(shape, dtype=storage) for name, shape in shapes.items()
+    }
+
+
 def stored_dtype(model_type: str, name: str, storage: torch.dtype) -> torch.dtype:
     """Beside 16-bit weights, ERNIE keeps routers in float32, all their correction, Qwen decays."""
     ernie = model_type in ("ernie4_5_moe", "ernie4_5_vl_moe")
@@ -221,7 +240,7 @@ def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> 
         std = HEAD_GAIN / shape[1] ** 0.5
     elif any(part in name for part in ("in_proj_a", "in_proj_b")):
         std = STEP_GAIN / shape[1] ** 0.5
-    elif any(part in name for part in ("q_proj", "k_proj", "qkv_proj")):
+    elif any(part in name for part in ("q_proj", "q_b_proj", "k_proj", "qkv_proj")):
         std = QUERY_KEY_GAIN / shape[1] ** 0.5
     else:
         std = LINEAR_GAIN / shape[-1] ** 0.5

@@ -48,24 +48,6 @@ void read_expert_counts(ConfigReader& reader, const AliasedKey& num_experts,
   config.moe.sparse_layers.assign(static_cast<size_t>(config.num_layers), true);
 }
 
-void read_router_groups(ConfigReader& reader, RouterSpec& router) {
-  constexpr int32_t kLeastOfGroup = 2;  // a group's score is the sum of its two best
-  const int64_t groups = reader.integer("n_group", 1, 1, kMaxExperts);
-  const int64_t kept = reader.integer("topk_group", 1, 1, kMaxTopExperts);
-  const int64_t each = router.num_experts / groups;
-  if (router.num_experts % groups != 0 || (groups > 1 && each < kLeastOfGroup)) {
-    reader.fail_value("n_group", str_cat("must divide the number of experts (", router.num_experts,
-                                         ") into groups of ", kLeastOfGroup, " or more"));
-  }
-  if (kept > groups || each * kept < router.top_k) {
-    reader.fail_value("topk_group",
-                      str_cat("must be at most n_group (", groups,
-                              "), and keep enough experts for each token (", router.top_k, ")"));
-  }
-  router.num_groups = static_cast<int32_t>(groups);
-  router.top_groups = static_cast<int32_t>(kept);
-}
-
 void read_qwen_sparse_layers(ConfigReader& reader, ModelConfig& config) {
   const int64_t step = reader.integer("decoder_sparse_step", 1, 1, kMaxSparseStep);
   std::vector<bool>& sparse = config.moe.sparse_layers;

@@ -28,9 +28,6 @@ int32_t read_top_k(ConfigReader& reader, const AliasedKey& key, const RouterSpec
 void read_expert_counts(ConfigReader& reader, const AliasedKey& num_experts,
                         const AliasedKey& top_k, ModelConfig& config);
 
-/// n_group and topk_group, groups of neighbouring experts of which some are kept (DeepSeek).
-void read_router_groups(ConfigReader& reader, RouterSpec& router);
-
 /// decoder_sparse_step (1: every layer) and mlp_only_layers, layers without experts, as Qwen means
 /// them.
 void read_qwen_sparse_layers(ConfigReader& reader, ModelConfig& config);

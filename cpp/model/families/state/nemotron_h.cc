@@ -137,7 +137,7 @@ void read_nemotron_experts(ConfigReader& reader, ModelConfig& config) {
   moe.router.normalize = reader.flag("norm_topk_prob", true);
   moe.router.norm_eps = 1e-20f;
   moe.router.scale = static_cast<float>(reader.number("routed_scaling_factor", 1.0, 1e-6, 1e6));
-  read_router_groups(reader, moe.router);
+  read_expert_groups(reader, moe.router);
   const std::vector<LayerBlock>& blocks = config.state.blocks;
   if (std::ranges::find(blocks, LayerBlock::kExperts) == blocks.end()) moe = {};
 }
