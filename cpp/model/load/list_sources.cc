@@ -66,7 +66,7 @@ namespace {
 std::string first_tensor(const Family& family, const ModelConfig& config,
                          const TensorNaming& naming) {
   const LayerSources layer = family.list_layer(config, LayerNaming(naming, 0));
-  return layer.blocks().front()->matrices().front()->parts.front().name;
+  return layer.matrices().front()->parts.front().name;
 }
 
 bool has_weight(const Checkpoint& checkpoint, std::string_view tensor) {
