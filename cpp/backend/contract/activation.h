@@ -12,13 +12,14 @@ enum class Activation : uint8_t {
   kGeluErf,    ///< x * (1 + erf(x / sqrt(2))) / 2
   kGeluTanh,   ///< x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
   kQuickGelu,  ///< x * sigmoid(1.702 x)
+  kTanh,
 };
 
 /// What a gated MLP makes of a gate g and of u, which goes through it: activation(g) * u. With a
 /// limit (gpt-oss): c * sigmoid(alpha * c) * (clamp(u, -limit, limit) + 1), where c = min(g,
 /// limit).
 struct GateSpec {
-  Activation activation = Activation::kSilu;  ///< not kQuickGelu; with a limit kSilu
+  Activation activation = Activation::kSilu;  ///< not kQuickGelu, kTanh; with a limit kSilu
   float limit = 0.0f;                         ///< 0: none
   float alpha = 1.0f;                         ///< with a limit alone
 };

@@ -65,6 +65,8 @@ double reference_activation(Activation kind, double x) {
     }
     case Activation::kQuickGelu:
       return x / (1.0 + std::exp(-1.702 * x));
+    case Activation::kTanh:
+      return std::tanh(x);
   }
   HEADRACE_CHECK(false, static_cast<int>(kind));
   return x;

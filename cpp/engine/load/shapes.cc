@@ -140,14 +140,20 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
   const StoredMethod stored = config.stored_quantization.method;
   std::string quantization = is_numbers(stored) ? "" : stored_method_name(stored);
   if (quantization.empty()) quantization = quantization_name(shapes.decoder.quantization);
+  // Layer norms and activations without a gate are tried with towers, whatever their heads.
+  constexpr int32_t kAnyTowerHead = 64;
+  const bool uses_tower_ops =
+      config.norm.kind == NormKind::kLayer || !config.pool_head.layers.empty();
   return {.storage = shapes.decoder.storage,
           .kv_dtype = shapes.cache.dtype,
           .head_dim = config.head_dim,
           .block_size = options.block_size,
           .quantization = quantization,
           .given_rows = config.vision.has_value(),
-          .vision = config.vision.has_value(),
-          .tower_head_dim = config.vision ? config.vision->head_dim : 0,
+          .vision = config.vision.has_value() || uses_tower_ops,
+          .tower_head_dim = config.vision    ? config.vision->head_dim
+                            : uses_tower_ops ? kAnyTowerHead
+                                             : 0,
           .experts = config.moe.router.num_experts,
           .adapters = options.max_loras > 0,
           .states = shapes.has_states};

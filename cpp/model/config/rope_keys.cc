@@ -286,7 +286,7 @@ RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& default
   for (const auto& [key, value] : object_of(config, "rope_scaling").object()) {
     of_full.object()[key] = value;
   }
-  const double full_theta = config.number("rope_theta", defaults.theta, 1.0, kMaxTheta);
+  const double full_theta = config.number(sliding.full_theta_key, defaults.theta, 1.0, kMaxTheta);
   const double sliding_theta =
       sliding.theta_key == nullptr
           ? sliding.theta

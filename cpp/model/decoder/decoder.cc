@@ -7,8 +7,10 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "model/blocks/join.h"
+#include "model/decoder/embedding_tables.h"
 #include "model/decoder/layer.h"
 #include "model/decoder/mtp_block.h"
+#include "model/decoder/pool_head.h"
 #include "model/decoder/scratch.h"
 #include "model/decoder/vocabulary.h"
 #include "model/lora/lora_config.h"
@@ -24,6 +26,7 @@ size_t scratch_bytes_of(const ScratchSizes& sizes, const ModelSources& sources) 
   Carver carver(nullptr);
   lay_out_scratch(sizes, carver);
   Vocabulary::measure(sizes, carver);
+  PoolHead::measure(sources, sizes, carver);
   if (sources.mtp) MtpBlock::measure(sizes, carver);
   return share_scratch(sources.layers, sources.mtp ? &sources.mtp->layer : nullptr, carver,
                        [&](const BlockSources& block) { block.measure(sizes.limits, carver); });
@@ -60,7 +63,7 @@ struct Decoder::Impl {
     StepRows step;
     KvCache& cache;
     bool whole, all_hidden;
-    std::span<const GivenRows> given;
+    const StepBatch& batch;
   };
 
   void run(const Pass& pass);
@@ -78,8 +81,10 @@ struct Decoder::Impl {
   DecoderOptions options;
   const size_t bytes_before;  // of the backend
   Vocabulary vocabulary;
+  EmbeddingTables tables;
   std::vector<Layer> layers;
-  DeviceVector final_norm;
+  DeviceNorm final_norm;
+  PoolHead pool_head;
   std::unique_ptr<MtpBlock> mtp;  // null: the model has none, or doesn't use it
   size_t weight_bytes = 0, adopted_bytes = 0;
   size_t idle_bytes = 0;  // of experts that one row isn't sent to, and of the MTP block
@@ -101,6 +106,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
       options((check_options(options_in), options_in)),
       bytes_before(backend.bytes_in_use()),
       vocabulary(reader, sources, config, options.rank),
+      tables(reader, sources, options.max_rows),
       kept(list_kept(sources)),
       loras(options_in.max_rows, options_in.max_loras),
       modalities(options_in.max_rows),
@@ -113,12 +119,13 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   for (const LayerSources& layer : sources.layers) {
     layers.push_back(load_layer(reader, layer, static_cast<int32_t>(layers.size())));
   }
-  final_norm = reader.vector(sources.final_norm);
+  final_norm = reader.norm(sources.final_norm);
+  pool_head.read(reader, sources);
   vocabulary.read_head(reader, sources);
   const size_t bytes_without_mtp = backend.bytes_in_use() + reader.adopted_bytes();
   if (sources.mtp) {
     mtp = std::make_unique<MtpBlock>(config, *sources.mtp, reader,
-                                     MtpBlock::Shared{vocabulary, final_norm.view});
+                                     MtpBlock::Shared{vocabulary, final_norm.view()});
   }
   adopted_bytes = reader.adopted_bytes();
   weight_bytes = backend.bytes_in_use() - bytes_before + adopted_bytes;
@@ -138,6 +145,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   scratch = lay_out_scratch(sizes, carver);
   context.lora_scratch = scratch.lora;
   vocabulary.place(sizes, carver);
+  pool_head.place(sizes, carver);
   if (mtp) mtp->place(sizes, scratch, carver);
   share_scratch(layers, mtp ? &mtp->layer() : nullptr, carver,
                 [&](Block& block) { block.place(sizes.limits, carver); });
@@ -155,7 +163,7 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
     HEADRACE_CHECK(given.added.size() < layers.size(), given.added.size());
   }
   const bool whole = batch.logit_rows.size() == batch.token_ids.size() && batch.given.empty() &&
-                     rows <= options.max_logit_rows;
+                     rows <= options.max_logit_rows && tables.empty();
   if (whole) batch.room = std::min(options.max_rows, options.max_logit_rows);
   if (!whole) batch.draws = {};
   last_rows = rows;
@@ -163,7 +171,7 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
   modalities.begin(batch.modalities, rows);
   backend.begin_step(batch);
   const Pass pass{first_rows(scratch.rows, backend.step_rows(batch)), cache, whole,
-                  batch.all_hidden && !whole, batch.given};
+                  batch.all_hidden && !whole, batch};
   // Two pointers are as much as a std::function takes without memory.
   backend.run_step(this, cache, [this, &pass] { run(pass); });
   has_all_hidden = whole || batch.all_hidden;
@@ -174,7 +182,8 @@ void Decoder::Impl::run(const Pass& pass) {
   const StepRows& step = pass.step;
   vocabulary.embed(backend, step.residual);
   vocabulary.finish_embedding(backend, step.residual);
-  put_given(step, pass.given);
+  tables.add(context, pass.batch, step);
+  put_given(step, pass.batch.given);
   make_rope_tables(backend, config, step);
   backend.expect(layers[0].mixer->first_weight());
   norm_residual(0, step.residual, step.normed);
@@ -182,7 +191,7 @@ void Decoder::Impl::run(const Pass& pass) {
     layers[i].mixer->mix(context, mixer_rows(layers[i], step), pass.cache);
     if (i + 1 == layers.size()) break;
     finish_layer(i, step);
-    add_given(i, step, pass.given);
+    add_given(i, step, pass.batch.given);
   }
   if (pass.whole) {
     const TensorView out = scratch.logits.first_rows(step.rows());
@@ -270,18 +279,18 @@ void Decoder::Impl::read_logits(const StepRows& step, const TensorView& out) {
 
 void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
   if (index + 1 == layers.size()) {
-    headrace::finish_layer(context, layers[index], step, final_norm.view,
+    headrace::finish_layer(context, layers[index], step, final_norm.view(),
                            vocabulary.output_matrix());
     return;
   }
   const Layer& next = layers[index + 1];
-  headrace::finish_layer(context, layers[index], step, next.mixer_norm.view,
+  headrace::finish_layer(context, layers[index], step, next.mixer_norm.view(),
                          next.mixer->first_weight());
 }
 
 void Decoder::Impl::norm_residual(size_t index, const TensorView& residual, const TensorView& out) {
-  const TensorView& norm = layers[index].mixer_norm.view;
-  if (norm.data != nullptr) run_norm(context, residual, norm, out);
+  const NormView norm = layers[index].mixer_norm.view();
+  if (!norm.empty()) run_norm(context, residual, norm, out);
 }
 
 Decoder::Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
@@ -298,6 +307,10 @@ TensorView Decoder::forward(const StepBatch& batch, std::span<const LoraAdapter*
 TensorView Decoder::logits(std::span<const int32_t> rows) { return impl_->logits(rows); }
 
 TensorView Decoder::hidden(std::span<const int32_t> rows) { return impl_->hidden(rows); }
+
+TensorView Decoder::read_pool_head(std::span<const float> pooled) {
+  return impl_->pool_head.run(impl_->context, pooled);
+}
 
 TensorView Decoder::guess(const MtpStep& step, KvCache& cache) { return impl_->guess(step, cache); }
 

@@ -11,7 +11,8 @@ namespace headrace {
 
 /// A layer with its weights.
 struct Layer {
-  DeviceVector mixer_norm, feed_forward_norm, mixer_post_norm, feed_forward_post_norm;
+  DeviceNorm mixer_norm, feed_forward_norm, mixer_post_norm, feed_forward_post_norm;
+  DeviceNorm mixer_sum_norm, feed_forward_sum_norm;
   bool parallel = false;
   int64_t mixed_columns = 0;  ///< MixerSources::mixed_columns
   std::unique_ptr<Mixer> mixer;
@@ -27,6 +28,6 @@ StepRows mixer_rows(const Layer& layer, const StepRows& step);
 
 /// What of a layer comes behind its mixing of rows. `next_norm` and `next_weight` as in Tail.
 void finish_layer(const BlockContext& context, const Layer& layer, const StepRows& step,
-                  const TensorView& next_norm, const PackedWeight& next_weight);
+                  const NormView& next_norm, const PackedWeight& next_weight);
 
 }  // namespace headrace

@@ -27,7 +27,7 @@ class MtpBlock {
   /// What the block shares with the model. Must outlive the block.
   struct Shared {
     const Vocabulary& vocabulary;
-    const TensorView& final_norm;
+    NormView final_norm;
   };
 
   MtpBlock(const ModelConfig& config, const MtpSources& sources, WeightReader& reader,

@@ -70,12 +70,25 @@ struct Family {
   LayerSources (*list_layer)(const ModelConfig& config,
                              const LayerNaming& naming) = list_llama_layer;
   const char* final_norm = "norm";  ///< the module of the norm behind the last layer
+  const char* layers = "layers.";   ///< before a layer's number, in tensors' names
+  /// Before tensors' names, the usual first. Empty: "model.", "ernie." or nothing.
+  std::vector<const char*> prefixes = {};
+  /// Of an encoder, which gives embeddings and no text: lists its embedding and its final norm.
+  /// Null: they are as Llama's.
+  void (*list_ends)(const ModelConfig& config, const TensorNaming& naming,
+                    ModelSources& out) = nullptr;
   /// What the block that guesses tokens reads. Null: its checkpoints have none.
   MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
   /// Null: its models see no pictures.
   const VisionFamily* vision = nullptr;
   /// Keys of published configs that don't change what is computed ("fuse_*": a beginning).
   std::vector<std::string_view> harmless_keys;
+
+  bool is_encoder() const noexcept { return list_ends != nullptr; }
+  /// In torch's layout, with that prefix.
+  TensorNaming torch_naming(const char* prefix) const {
+    return {.layout = CheckpointLayout::kTorch, .prefix = prefix, .layers = layers};
+  }
 };
 
 /// All families of this build.
@@ -120,6 +133,10 @@ const Family& qwen3_vl_family();
 const Family& qwen3_vl_moe_family();
 const Family& ernie4_5_moe_vl_family();
 const Family& ernie4_5_vl_moe_family();
+const Family& bert_family();
+const Family& roberta_family();
+const Family& xlm_roberta_family();
+const Family& modernbert_family();
 
 /// Widest MLP accepted.
 inline constexpr int64_t kMaxIntermediate = 1 << 22;

@@ -41,6 +41,10 @@ std::span<const Family* const> all_families() {
       &qwen3_5_moe_text_family(),
       &qwen3_next_family(),
       &granitemoehybrid_family(),
+      &bert_family(),
+      &roberta_family(),
+      &xlm_roberta_family(),
+      &modernbert_family(),
   };
   return kFamilies;
 }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "model/families/family.h"
+#include "model/families/llama_layer.h"
 #include "model/families/wrapper.h"
 #include "model/sources/source_checker.h"
 #include "model/sources/stored_layers.h"
@@ -73,7 +74,8 @@ TensorNaming detect_decoder(const Family& family, const ModelConfig& config,
   for (const char* prefix : prefixes) {
     const TensorNaming paddle{CheckpointLayout::kPaddle, prefix};
     const std::string fused = first_tensor(family, config, paddle);
-    const std::string plain = first_tensor(family, config, {CheckpointLayout::kTorch, prefix});
+    TensorNaming torch = family.torch_naming(prefix);
+    const std::string plain = first_tensor(family, config, torch);
     if (fused != plain && checkpoint.find(fused) != nullptr) {
       if (family.has_paddle_layout) return paddle;
       throw_error(ErrorCode::kUnsupported, "the checkpoint has the fused tensor ", fused,
@@ -84,9 +86,10 @@ TensorNaming detect_decoder(const Family& family, const ModelConfig& config,
       throw_error(ErrorCode::kUnsupported, "the checkpoint has ", plain,
                   ": Paddle's layout without fused qkv_proj is not supported.");
     }
-    return {CheckpointLayout::kTorch, prefix, detect_experts(config, checkpoint, prefix)};
+    torch.experts = detect_experts(config, checkpoint, prefix);
+    return torch;
   }
-  std::string names = first_tensor(family, config, {CheckpointLayout::kTorch, prefixes.front()});
+  std::string names = first_tensor(family, config, family.torch_naming(prefixes.front()));
   if (family.has_paddle_layout) {
     names += " nor " + first_tensor(family, config, {CheckpointLayout::kPaddle, "ernie."});
   }
@@ -108,7 +111,9 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
   }
   const VisionFamily* vision = family->vision;
   if (vision == nullptr) {
-    return detect_decoder(*family, config, checkpoint, {"model.", "ernie.", ""});
+    const bool usual = family->prefixes.empty();
+    return detect_decoder(*family, config, checkpoint,
+                          usual ? std::vector{"model.", "ernie.", ""} : family->prefixes);
   }
   TensorNaming out = detect_decoder(*family, config, checkpoint, vision->text_prefixes);
   const auto first = [&](const char* prefix) {
@@ -183,6 +188,9 @@ TensorNaming likely_naming(const ModelConfig& config) {
     out.head = wrapper->heads.front();
     return out;
   }
+  if (family != nullptr && !family->prefixes.empty()) {
+    return family->torch_naming(family->prefixes.front());
+  }
   if (family == nullptr || family->vision == nullptr) return out;
   if (out.layout == CheckpointLayout::kTorch) out.prefix = family->vision->text_prefixes.front();
   out.vision = family->vision->prefixes.front();
@@ -190,6 +198,27 @@ TensorNaming likely_naming(const ModelConfig& config) {
 }
 
 namespace {
+
+/// The layers behind pooling, the first of which reads [n, H].
+std::vector<HeadLayerSources> list_pool_head(const ModelConfig& config,
+                                             const TensorNaming& naming) {
+  std::vector<HeadLayerSources> out;
+  int64_t inputs = config.hidden_size;
+  for (const HeadLayer& layer : config.pool_head.layers) {
+    TensorNaming own = naming;
+    if (!layer.is_in_body) own.prefix.clear();
+    const LayerNaming names(own, str_cat("pool_head.", out.size(), "."), "");
+    HeadLayerSources& sources = out.emplace_back();
+    sources.linear = names.linear("linear", {{layer.module, layer.outputs}}, inputs, layer.bias);
+    sources.linear.matrix.adaptable = false;
+    sources.activation = layer.activation;
+    if (!layer.norm.empty()) {
+      sources.norm = list_norm(config, names, "norm", layer.norm, layer.outputs);
+    }
+    inputs = layer.outputs;
+  }
+  return out;
+}
 
 /// ModelSources::adapter_parts of those layers.
 int64_t count_parts(const std::vector<LayerSources>& layers) {
@@ -259,11 +288,14 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   }
   number_sites(out);
   out.adapter_parts = count_adapter_parts(*family, config, naming, out);
-  out.final_norm = {.name = "final_norm",
-                    .parts = {{str_cat(naming.prefix, family->final_norm, ".weight"), hidden}},
-                    .offset = config.norm_offset,
-                    .is_norm = true,
-                    .is_float = config.norm_offset != 0.0f};
+  out.final_norm.weight = {
+      .name = "final_norm",
+      .parts = {{str_cat(naming.prefix, family->final_norm, ".weight"), hidden}},
+      .offset = config.norm_offset,
+      .is_norm = true,
+      .is_float = config.norm_offset != 0.0f};
+  out.pool_head = list_pool_head(config, naming);
+  if (family->is_encoder()) family->list_ends(config, naming, out);
   if (!config.tie_word_embeddings) {
     out.head = {.name = "head",
                 .parts = {{naming.head, vocab}},

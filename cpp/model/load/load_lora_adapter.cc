@@ -62,12 +62,13 @@ Sites list_sites(const ModelConfig& config) {
   std::vector<TensorNaming> namings;
   const Family* family = find_family(config.model_type);
   std::vector<const char*> prefixes = {"model."};
+  if (family != nullptr && !family->prefixes.empty()) prefixes = family->prefixes;
   if (family != nullptr && family->vision != nullptr) prefixes = family->vision->text_prefixes;
   if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
     prefixes.insert(prefixes.end(), wrapper->prefixes.begin(), wrapper->prefixes.end());
   }
   for (const char* prefix : prefixes) {
-    namings.push_back({CheckpointLayout::kTorch, prefix});
+    namings.push_back(family->torch_naming(prefix));
   }
   if (family != nullptr && family->has_paddle_layout) {
     for (const char* prefix : {"model.", "ernie."}) {

@@ -24,6 +24,7 @@ struct TensorNaming {
   ExpertLayout experts = ExpertLayout::kSeparate;
   std::string vision;  ///< before the tower's tensors, of a model that has one
   std::string head = "lm_head.weight";
+  std::string layers = "layers.";  ///< behind the prefix, before a layer's number
 };
 
 /// Makes the sources of one layer from what its modules are called.
@@ -34,7 +35,7 @@ class LayerNaming {
         experts_(naming.experts),
         layer_(layer),
         name_("layers." + std::to_string(layer) + "."),
-        stem_(naming.prefix + name_) {}
+        stem_(naming.prefix + naming.layers + std::to_string(layer) + ".") {}
   /// Of a layer beside the decoder's, which counts as its first: `own` instead of "layers.3.", and
   /// in the checkpoint `stored`.
   LayerNaming(const TensorNaming& naming, std::string own, const std::string& stored)

@@ -13,6 +13,10 @@ void append_present(const std::vector<Source*>& sources, std::vector<Out*>& out)
   }
 }
 
+void append_norm(const NormSource& norm, std::vector<const VectorSource*>& out) {
+  append_present(std::vector{&norm.weight, &norm.bias}, out);
+}
+
 }  // namespace
 
 std::vector<MatrixSource*> LayerSources::matrices() {
@@ -31,8 +35,11 @@ std::vector<const MatrixSource*> LayerSources::matrices() const {
 
 std::vector<const VectorSource*> LayerSources::vectors() const {
   std::vector<const VectorSource*> out;
-  append_present(
-      std::vector{&mixer_norm, &feed_forward_norm, &mixer_post_norm, &feed_forward_post_norm}, out);
+  for (const NormSource* norm :
+       {&mixer_norm, &feed_forward_norm, &mixer_post_norm, &feed_forward_post_norm, &mixer_sum_norm,
+        &feed_forward_sum_norm}) {
+    append_norm(*norm, out);
+  }
   append_present(mixer->vectors(), out);
   append_present(feed_forward->vectors(), out);
   return out;
@@ -54,14 +61,22 @@ std::vector<const MatrixSource*> ModelSources::matrices() const {
   std::vector<const MatrixSource*> out;
   append_present(std::vector{&embedding, &head}, out);
   for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
+  for (const HeadLayerSources& layer : pool_head) out.push_back(&layer.linear.matrix);
   if (mtp) append_present(mtp->matrices(), out);
   if (vision) append_present(vision->matrices(), out);
   return out;
 }
 
 std::vector<const VectorSource*> ModelSources::vectors() const {
-  std::vector<const VectorSource*> out{&final_norm};
+  std::vector<const VectorSource*> out;
+  append_present(std::vector{&positions, &token_types}, out);
+  append_norm(embedding_norm, out);
+  append_norm(final_norm, out);
   for (const LayerSources& layer : layers) append_present(layer.vectors(), out);
+  for (const HeadLayerSources& layer : pool_head) {
+    if (!layer.linear.bias.empty()) out.push_back(&layer.linear.bias);
+    append_norm(layer.norm, out);
+  }
   if (mtp) append_present(mtp->vectors(), out);
   if (vision) append_present(vision->vectors(), out);
   return out;
@@ -108,7 +123,9 @@ void share_sources(const RankPlace& place, ModelSources& sources) {
   };
   for (LayerSources& layer : sources.layers) share_layer(layer);
   if (sources.mtp) share_layer(sources.mtp->layer);
-  if (place.index > 0) sources.vision.reset();
+  if (place.index == 0) return;
+  sources.vision.reset();
+  sources.pool_head.clear();
 }
 
 ModelConfig share_config(const RankPlace& place, const ModelConfig& config) {

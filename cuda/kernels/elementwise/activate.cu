@@ -22,6 +22,10 @@ struct QuickGelu {
   __device__ float operator()(float x, float) const { return sigmoid_times(x, 1.702f * x); }
 };
 
+struct Tanh {
+  __device__ float operator()(float x, float) const { return tanhf(x); }
+};
+
 }  // namespace
 
 void activate(const ActivateArgs& args, Stream stream) {
@@ -35,6 +39,8 @@ void activate(const ActivateArgs& args, Stream stream) {
       return run(GeluTanh{});
     case Activation::kQuickGelu:
       return run(QuickGelu{});
+    case Activation::kTanh:
+      return run(Tanh{});
   }
   HEADRACE_CHECK(false, static_cast<int>(args.kind));
 }
