@@ -64,7 +64,7 @@ def _gemma() -> dict[str, Any]:
 
 
 CASES = (
-    # The body alone, as AutoModel saves it: no prefix, and a pooler that nothing reads. Heads of 32.
+    # The body alone, as AutoModel saves it: no prefix, and a pooler that nothing reads.
     EncoderCase(
         "bert",
         "BertModel",

@@ -322,7 +322,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   const BackendNeeds needs = needs_of(options, config, shapes);
   const RankedBackends ranks = open_ranks(open, options, replica, packed != nullptr, needs, logger);
   const DeviceInfo device = ranks.first().device_info();
-  fit_to(ranks.first(), options, shapes.decoder);
+  fit_to(ranks.first(), options, config, shapes.decoder);
   const std::optional<Draft> draft = open_draft(options, config, ranks.first());
   if (draft) {
     warn_about_kernels(ranks.first().device_info(), device.replaced_kernels.size(), logger);

@@ -17,6 +17,8 @@ namespace {
 // the backend records such steps as one (Backend::recorded_rows).
 constexpr int32_t kMaxLogitRows = 128;
 constexpr int32_t kGuessedLogitRows = 64;
+// A step's rows for a longer text take much memory: that is for the options to ask for.
+constexpr int32_t kMaxTextRows = 8192;
 
 // Of each group. Tiles that begin before a window lie in blocks that are needed, too.
 std::vector<int32_t> group_windows(const CacheLayout& layout) {
@@ -126,13 +128,18 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   return out;
 }
 
-void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions& decoder) {
+void fit_to(const Backend& backend, const ModelOptions& options, const ModelConfig& config,
+            DecoderOptions& decoder) {
   decoder.quantization = on_device(decoder.quantization, backend.device_info());
   decoder.max_logit_rows =
       std::max(decoder.max_logit_rows, std::min(options.max_num_seqs, backend.recorded_rows()));
-  decoder.max_rows = options.max_num_batched_tokens > 0
-                         ? options.max_num_batched_tokens
-                         : std::max(backend.device_info().busy_rows, options.max_num_seqs);
+  const int32_t length =
+      options.max_model_len > 0 ? options.max_model_len : config.max_position_embeddings;
+  decoder.max_rows = options.max_num_batched_tokens;
+  if (decoder.max_rows > 0) return;
+  decoder.max_rows = std::max(backend.device_info().busy_rows, options.max_num_seqs);
+  // Bidirectional attention reads a text in one step.
+  if (!config.causal) decoder.max_rows = std::max(decoder.max_rows, std::min(length, kMaxTextRows));
 }
 
 BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
@@ -170,7 +177,7 @@ std::optional<Draft> open_draft(const ModelOptions& options, const ModelConfig& 
   std::optional<Draft> out = read_draft(options, target);
   if (!out) return out;
   backend.require(needs_of(out->options, out->config, out->shapes));
-  fit_to(backend, options, out->shapes.decoder);
+  fit_to(backend, options, out->config, out->shapes.decoder);
   return out;
 }
 

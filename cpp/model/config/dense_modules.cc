@@ -40,6 +40,9 @@ std::vector<HeadLayer> read_dense_modules(const std::filesystem::path& folder) {
     layer.bias = reader.flag("bias", true);
     layer.activation = read_module_activation(reader);
     reader.find("in_features");  // the tensor's shape says it
+    for (const char* key : {"module_input_name", "module_output_name"}) {
+      reader.require(key, std::string("sentence_embedding"));
+    }
     reader.refuse_unknown_keys({});
   }
   return out;

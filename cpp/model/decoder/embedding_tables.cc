@@ -27,16 +27,16 @@ EmbeddingTables::EmbeddingTables(WeightReader& reader, const ModelSources& sourc
 void EmbeddingTables::add(const BlockContext& context, const StepBatch& batch,
                           const StepRows& step) const {
   const auto add_rows = [&](const TensorView& table, std::span<const int32_t> rows) {
-    if (table.rows() == 0) return;
     HEADRACE_CHECK(std::cmp_equal(rows.size(), step.rows()), rows.size());
     context.backend.gather_rows(table, rows, step.delta);
     context.backend.add(step.delta, step.residual);
   };
-  const std::span<const int32_t> first_type(first_type_);
-  add_rows(token_types_, !batch.token_types.empty() || first_type.empty()
-                             ? batch.token_types
-                             : first_type.first(batch.token_ids.size()));
-  add_rows(positions_, batch.positions);
+  if (token_types_.rows() > 0) {
+    const bool named = !batch.token_types.empty();
+    add_rows(token_types_,
+             named ? batch.token_types : std::span(first_type_).first(batch.token_ids.size()));
+  }
+  if (positions_.rows() > 0) add_rows(positions_, batch.positions);
   if (!norm_.empty()) run_norm(context, step.residual, norm_.view(), step.residual);
 }
 

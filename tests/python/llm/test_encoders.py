@@ -12,11 +12,12 @@ import pytest
 from conftest import ROOT
 from embedding_folders import add_modules, change_config
 from encoder_folders import ENCODERS, encoder_folder, encoder_golden, unigram, wordpiece
+from model_folders import golden_folder
 from tokenizers import Tokenizer, processors
 
-from headrace import LLM, Engine, EngineError, HeadraceError, ModelOptions, Pooling, PoolingParams
+from headrace import LLM, Engine, HeadraceError, ModelOptions, Pooling, PoolingParams
 from headrace.packed import pack
-from headrace.text import load_tokenizer
+from headrace.text.tokenizer import load_tokenizer
 
 sys.path.append(str(ROOT / "tests/golden"))
 from load import read_safetensors
@@ -37,7 +38,8 @@ def test_numbers_are_those_of_transformers(name: str, tmp_path: Path) -> None:
         engine.install_model("m", options)
         engine.start_model("m")
         info = engine.model_info("m")
-        assert not info.causal and not info.generates
+        assert not info.causal
+        assert not info.generates
         for index, prompt in enumerate(golden["prompts"]):
             rows = arrays[f"rows.{index}"]
             given: dict[str, Any] = {"normalize": False, "second_text_at": prompt["second_text_at"]}
@@ -73,7 +75,8 @@ def test_pairs_are_scored_by_their_label(tmp_path: Path) -> None:
         assert "bidirectional" in str(llm.generate("Hello", use_tqdm=False)[0].error_msg)
         cut = llm.score(QUERY, "a " * 50, truncate_prompt_tokens=20, use_tqdm=False)[0]
         assert cut.prompt_token_ids[:-1] == reference.encode(QUERY, "a " * 50).ids[:19]
-        assert cut.prompt_token_ids[-1] == 3 and cut.error_code == 200
+        assert cut.prompt_token_ids[-1] == 3
+        assert cut.error_code == 200
         hopeless = llm.score("a " * 30, "b", truncate_prompt_tokens=20, use_tqdm=False)[0]
         assert "too few" in str(hopeless.error_msg)
         long = llm.score(QUERY, "a " * 200, use_tqdm=False)[0]
@@ -109,8 +112,19 @@ def test_what_the_second_text_is_matters(tmp_path: Path) -> None:
         assert 1 / (1 + math.exp(-logit(ids.index(3) + 1))) == pytest.approx(output.outputs.score)
         assert logit(0) != logit(ids.index(3) + 1)
         for second in (-1, len(ids)):
-            with pytest.raises(EngineError, match="second_text_at"):
+            with pytest.raises(HeadraceError, match="second_text_at"):
                 logit(second)
+
+
+def test_other_models_have_neither_head_nor_pairs(tmp_path: Path) -> None:
+    folder = golden_folder("qwen3", tmp_path / "m")
+    with Engine() as engine:
+        engine.install_model("m", str(folder))
+        engine.start_model("m")
+        for wrong in ({"use_head": True}, {"second_text_at": 1}):
+            params = PoolingParams(**wrong)
+            with pytest.raises(HeadraceError, match=next(iter(wrong))):
+                engine.submit("m", [5, 6], output=params)
 
 
 def test_several_labels_make_no_score(tmp_path: Path) -> None:

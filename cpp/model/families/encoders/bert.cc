@@ -21,30 +21,30 @@ void read_encoder(ConfigReader& reader, ModelConfig& config) {
   config.norm_bias = true;
   config.layer_rope.assign(config.layer_rope.size(), kNoRope);
   config.embedding.position_rows = config.max_position_embeddings;
+  config.embedding.token_types =
+      static_cast<int32_t>(reader.integer("type_vocab_size", 2, 1, kMaxTokenTypes));
   reader.require("position_embedding_type", "absolute");
   reader.require("is_decoder", false);
   reader.require("add_cross_attention", false);
 }
 
+/// Of a checkpoint that classifies texts: two layers, over the first token's row.
+void read_classifier(ConfigReader& reader, HeadLayer dense, const char* out, ModelConfig& config) {
+  const int32_t labels = read_labels(reader, config);
+  if (labels == 0) return;
+  dense.outputs = config.hidden_size;
+  dense.activation = Activation::kTanh;
+  config.pool_head = {.layers = {dense, {.module = out, .outputs = labels}}, .classifies = true};
+}
+
 void read_bert(ConfigReader& reader, ModelConfig& config) {
   read_encoder(reader, config);
-  config.embedding.token_types =
-      static_cast<int32_t>(reader.integer("type_vocab_size", 2, 1, kMaxTokenTypes));
-  if (const int32_t labels = read_labels(reader, config); labels > 0) {
-    config.pool_head = {.layers = {{.module = "pooler.dense",
-                                    .is_in_body = true,
-                                    .outputs = config.hidden_size,
-                                    .activation = Activation::kTanh},
-                                   {.module = "classifier", .outputs = labels}},
-                        .classifies = true};
-  }
+  read_classifier(reader, {.module = "pooler.dense", .is_in_body = true}, "classifier", config);
 }
 
 // Positions count from the id of padding, which has a row of the table itself, plus 1.
 void read_roberta(ConfigReader& reader, ModelConfig& config) {
   read_encoder(reader, config);
-  config.embedding.token_types =
-      static_cast<int32_t>(reader.integer("type_vocab_size", 2, 1, kMaxTokenTypes));
   const int64_t padding = reader.integer("pad_token_id", 1, 0, config.vocab_size - 1);
   if (padding + 1 >= config.max_position_embeddings) {
     reader.fail_value("max_position_embeddings",
@@ -52,13 +52,7 @@ void read_roberta(ConfigReader& reader, ModelConfig& config) {
   }
   config.embedding.first_position = static_cast<int32_t>(padding) + 1;
   config.max_position_embeddings -= config.embedding.first_position;
-  if (const int32_t labels = read_labels(reader, config); labels > 0) {
-    config.pool_head = {.layers = {{.module = "classifier.dense",
-                                    .outputs = config.hidden_size,
-                                    .activation = Activation::kTanh},
-                                   {.module = "classifier.out_proj", .outputs = labels}},
-                        .classifies = true};
-  }
+  read_classifier(reader, {.module = "classifier.dense"}, "classifier.out_proj", config);
 }
 
 LayerSources list_bert_layer(const ModelConfig& config, const LayerNaming& naming) {

@@ -10,7 +10,7 @@ namespace headrace {
 
 namespace {
 
-void read_classifier(ConfigReader& reader, ModelConfig& config) {
+void read_modernbert_classifier(ConfigReader& reader, ModelConfig& config) {
   const std::string pooling = reader.text("classifier_pooling", "cls");
   const Activation activation = read_activation(reader, "classifier_activation", "gelu");
   const bool bias = reader.flag("classifier_bias", false);
@@ -42,7 +42,7 @@ void read_modernbert(ConfigReader& reader, ModelConfig& config) {
       reader, static_cast<int32_t>(window), [period](int32_t layer) { return layer % period != 0; },
       config);
   reader.require("rope_scaling", JsonValue());
-  read_classifier(reader, config);
+  read_modernbert_classifier(reader, config);
 }
 
 LayerSources list_modernbert_layer(const ModelConfig& config, const LayerNaming& naming) {
