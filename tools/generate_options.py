@@ -26,7 +26,8 @@ SELF = "tools/generate_options.py"
 # The order of C's fields is part of its ABI: a new one goes to the end, or takes the place of
 # `reserved`. Those that aren't C++'s own names are explained by c_fields().
 C_ORDER = {
-    "PoolingParams": "logit_token_ids pooling dimensions normalize reserved",
+    "PoolingParams": """
+        logit_token_ids pooling dimensions normalize use_head second_text_at reserved""",
     "SamplingParams": """
         seed logit_bias bad_words stop_token_ids stop_sequences has_seed temperature top_p top_k
         min_p repetition_penalty frequency_penalty presence_penalty max_tokens min_tokens ignore_eos

@@ -66,6 +66,10 @@ struct OwnedInfo : headrace_model_info {
     num_active_experts = data.num_active_experts;
     causal = data.causal;
     generates = data.generates;
+    head_outputs = data.head_outputs;
+    classifies = data.classifies;
+    classifier_pooling = static_cast<int32_t>(data.classifier_pooling);
+    tells_pairs = data.tells_pairs;
     vision = data.vision;
     takes_embeddings = data.takes_embeddings;
     max_encoder_tokens = data.max_encoder_tokens;

@@ -36,7 +36,9 @@ void bind_options(py::module_& module) {
       .field("pooling", &PoolingParams::pooling)
       .field("dimensions", &PoolingParams::dimensions)
       .field("normalize", &PoolingParams::normalize)
-      .field("logit_token_ids", &PoolingParams::logit_token_ids);
+      .field("logit_token_ids", &PoolingParams::logit_token_ids)
+      .field("use_head", &PoolingParams::use_head)
+      .field("second_text_at", &PoolingParams::second_text_at);
   StructBinder<SamplingParams>(module, "SamplingParams", "How tokens are chosen: headrace/sampling_params.h.")
       .field("temperature", &SamplingParams::temperature)
       .field("top_p", &SamplingParams::top_p)

@@ -95,7 +95,7 @@ void check_qkv_spec(const QkvSpec& spec, DType act) {
 }
 
 void check_attention_spec(const AttentionSpec& spec) {
-  HEADRACE_CHECK(spec.window >= 0 && (spec.causal || spec.window == 0), spec.window);
+  HEADRACE_CHECK(spec.window >= 0, spec.window);
   HEADRACE_CHECK(spec.soft_cap >= 0.0f && std::isfinite(spec.soft_cap), spec.soft_cap);
   if (spec.sinks.data == nullptr) return;
   HEADRACE_CHECK(spec.sinks.dtype == DType::kF32 && spec.sinks.shape.elements() == spec.num_heads,

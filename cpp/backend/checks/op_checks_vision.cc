@@ -8,7 +8,7 @@
 namespace headrace {
 
 void check_activate(Activation kind, const TensorView& x, DType act) {
-  HEADRACE_CHECK(kind <= Activation::kRelu2, static_cast<int>(kind));
+  HEADRACE_CHECK(kind <= Activation::kTanh, static_cast<int>(kind));
   check_matrix(x, x.shape[0], x.shape[1], act);
 }
 

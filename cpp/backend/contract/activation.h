@@ -13,13 +13,14 @@ enum class Activation : uint8_t {
   kGeluTanh,   ///< x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
   kQuickGelu,  ///< x * sigmoid(1.702 x)
   kRelu2,      ///< max(x, 0)^2
+  kTanh,
 };
 
 /// What a gated MLP makes of a gate g and of u, which goes through it: activation(factor * g) * u.
 /// With a limit (gpt-oss): c * sigmoid(alpha * c) * (clamp(u, -limit, limit) + 1), where c = min(g,
 /// limit).
 struct GateSpec {
-  /// Up to kGeluTanh; with a limit or a factor kSilu.
+  /// Not kQuickGelu, kTanh; with a limit or a factor kSilu.
   Activation activation = Activation::kSilu;
   float limit = 0.0f;   ///< 0: none
   float alpha = 1.0f;   ///< with a limit alone

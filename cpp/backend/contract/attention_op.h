@@ -48,11 +48,12 @@ struct AttentionSpec {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   float scale = 1.0f;  ///< multiplies q . k
-  /// Row at position p sees keys at positions (p - window, p]; 0 = all of [0, p]. Block tables may
-  /// lack the blocks behind it that PagedRows::window names.
+  /// Row at position p sees keys at positions (p - window, p], or if bidirectional (p - window,
+  /// p + window); 0: all of [0, p], or all. Block tables may lack the blocks behind it that
+  /// PagedRows::window names.
   int32_t window = 0;
-  /// False: bidirectional. Every row sees all keys that its sequence has after this step, so that
-  /// what is to see each other must come in one step. REQUIRES then: window == 0.
+  /// False: bidirectional. Rows see keys behind them, too, of those that their sequence has after
+  /// this step, so that what is to see each other must come in one step.
   bool causal = true;
   /// Scores l = scale * q . k become cap * tanh(l / cap) before the mask (Gemma 2); 0: they stay.
   float soft_cap = 0.0f;
@@ -60,5 +61,11 @@ struct AttentionSpec {
   /// it is in the softmax's sum as it is, neither scaled nor capped.
   TensorView sinks = {};
 };
+
+/// Behind the last key that the row at `position` sees, of the sequence's `num_keys`.
+constexpr int32_t attention_end(const AttentionSpec& spec, int32_t position, int32_t num_keys) {
+  if (spec.causal) return position + 1;
+  return spec.window > 0 && spec.window < num_keys - position ? position + spec.window : num_keys;
+}
 
 }  // namespace headrace

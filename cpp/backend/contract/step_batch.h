@@ -77,6 +77,9 @@ struct StepBatch {
   std::span<const int32_t> rope_positions = {};
   /// [T], or empty: all text. For the decoder's blocks: ops don't look at it.
   std::span<const Modality> modalities = {};
+  /// [T], or empty: all 0. Which text of a pair a row is of, where a model tells them apart. For
+  /// the decoder: ops don't look at it.
+  std::span<const int32_t> token_types = {};
   /// [S], or empty: not known yet. What begin_sample() will be called with, the same span, for the
   /// logits of `logit_rows`: a backend may draw as a part of the step then (Backend::draw).
   std::span<const SampleRow> draws = {};

@@ -67,6 +67,8 @@ double reference_activation(Activation kind, double x) {
       return x / (1.0 + std::exp(-1.702 * x));
     case Activation::kRelu2:
       return x < 0.0 ? 0.0 : x * x;  // NaN stays NaN
+    case Activation::kTanh:
+      return std::tanh(x);
   }
   HEADRACE_CHECK(false, static_cast<int>(kind));
   return x;

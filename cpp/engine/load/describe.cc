@@ -34,6 +34,10 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
   info.eos_token_ids = config.eos_token_ids;
   info.causal = config.causal;
   info.generates = config.causal && config.has_head;
+  if (!config.pool_head.layers.empty()) info.head_outputs = config.pool_head.layers.back().outputs;
+  info.classifies = config.pool_head.classifies;
+  if (config.pool_head.reads_mean) info.classifier_pooling = Pooling::kMean;
+  info.tells_pairs = config.embedding.token_types > 1;
   const ModelSources sources = list_sources(config, likely_naming(config));
   info.num_parameters = sources.num_parameters();
   info.num_active_parameters = sources.active_parameters();

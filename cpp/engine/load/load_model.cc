@@ -227,8 +227,14 @@ MemoryPlan measure_and_plan(std::vector<MemoryRequest> requests, const Scheduler
   return plan_ranks(requests);
 }
 
-void warn_about_length(const std::string& name, const ModelOptions& options,
-                       const ModelConfig& config, Logger& logger) {
+void check_length(const std::string& name, const ModelOptions& options, const ModelConfig& config,
+                  Logger& logger) {
+  if (config.embedding.position_rows > 0 &&
+      options.max_model_len > config.max_position_embeddings) {
+    throw_error(ErrorCode::kInvalidArgument, "max_model_len is ", options.max_model_len,
+                ", but the model knows ", config.max_position_embeddings,
+                " positions, from a table: lower it.");
+  }
   if (options.max_model_len > config.max_position_embeddings) {
     logger.log(LogLevel::kWarning, "model '", name, "': max_model_len ", options.max_model_len,
                " is beyond the ", config.max_position_embeddings,
@@ -279,7 +285,7 @@ OpenedModel open_model(const std::string& name, const ModelOptions& options, Log
   check_speculative(options, config);
   out.shapes = choose_shapes(options, config, storage_dtype(options, config, packed));
   out.shapes.decoder.quantization = quantization_of(options, config, packed);
-  warn_about_length(name, options, config, logger);
+  check_length(name, options, config, logger);
   check_ranks(options, config, packed);
   return out;
 }
@@ -316,7 +322,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   const BackendNeeds needs = needs_of(options, config, shapes);
   const RankedBackends ranks = open_ranks(open, options, replica, packed != nullptr, needs, logger);
   const DeviceInfo device = ranks.first().device_info();
-  fit_to(ranks.first(), options, shapes.decoder);
+  fit_to(ranks.first(), options, config, shapes.decoder);
   const std::optional<Draft> draft = open_draft(options, config, ranks.first());
   if (draft) {
     warn_about_kernels(ranks.first().device_info(), device.replaced_kernels.size(), logger);

@@ -17,6 +17,8 @@ namespace {
 // the backend records such steps as one (Backend::recorded_rows).
 constexpr int32_t kMaxLogitRows = 128;
 constexpr int32_t kGuessedLogitRows = 64;
+// A step's rows for a longer text take much memory: that is for the options to ask for.
+constexpr int32_t kMaxTextRows = 8192;
 
 // Of each group. Tiles that begin before a window lie in blocks that are needed, too.
 std::vector<int32_t> group_windows(const CacheLayout& layout) {
@@ -74,9 +76,10 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   out.shapes = choose_shapes(out.options, out.config,
                              storage_dtype(out.options, out.config, out.packed.get()), true);
   if (out.shapes.windows.size() > 1) {
-    throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
-                " keeps rows of several sizes, which can't follow another model's sequences: choose "
-                "one whose layers have heads of one size.");
+    throw_error(
+        ErrorCode::kUnsupported, "the draft model ", out.options.path,
+        " keeps rows of several sizes, which can't follow another model's sequences: choose "
+        "one whose layers have heads of one size.");
   }
   if (out.shapes.has_states) {
     throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
@@ -134,13 +137,18 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   return out;
 }
 
-void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions& decoder) {
+void fit_to(const Backend& backend, const ModelOptions& options, const ModelConfig& config,
+            DecoderOptions& decoder) {
   decoder.quantization = on_device(decoder.quantization, backend.device_info());
   decoder.max_logit_rows =
       std::max(decoder.max_logit_rows, std::min(options.max_num_seqs, backend.recorded_rows()));
-  decoder.max_rows = options.max_num_batched_tokens > 0
-                         ? options.max_num_batched_tokens
-                         : std::max(backend.device_info().busy_rows, options.max_num_seqs);
+  const int32_t length =
+      options.max_model_len > 0 ? options.max_model_len : config.max_position_embeddings;
+  decoder.max_rows = options.max_num_batched_tokens;
+  if (decoder.max_rows > 0) return;
+  decoder.max_rows = std::max(backend.device_info().busy_rows, options.max_num_seqs);
+  // Bidirectional attention reads a text in one step.
+  if (!config.causal) decoder.max_rows = std::max(decoder.max_rows, std::min(length, kMaxTextRows));
 }
 
 namespace {
@@ -160,14 +168,20 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
   const StoredMethod stored = config.stored_quantization.method;
   std::string quantization = is_numbers(stored) ? "" : stored_method_name(stored);
   if (quantization.empty()) quantization = quantization_name(shapes.decoder.quantization);
+  // Layer norms and activations without a gate are tried with towers, whatever their heads.
+  constexpr int32_t kAnyTowerHead = 64;
+  const bool uses_tower_ops =
+      config.norm.kind == NormKind::kLayer || !config.pool_head.layers.empty();
   return {.storage = shapes.decoder.storage,
           .kv_dtype = shapes.cache.dtype,
           .head_dim = config.latent.rank > 0 ? config.latent.row_dim() : config.head_dim,
           .block_size = options.block_size,
           .quantization = quantization,
           .given_rows = config.vision.has_value(),
-          .vision = config.vision.has_value(),
-          .tower_head_dim = config.vision ? config.vision->head_dim : 0,
+          .vision = config.vision.has_value() || uses_tower_ops,
+          .tower_head_dim = config.vision    ? config.vision->head_dim
+                            : uses_tower_ops ? kAnyTowerHead
+                                             : 0,
           .experts = config.moe.router.num_experts,
           .adapters = options.max_loras > 0,
           .states = shapes.has_states,
@@ -186,7 +200,7 @@ std::optional<Draft> open_draft(const ModelOptions& options, const ModelConfig& 
   std::optional<Draft> out = read_draft(options, target);
   if (!out) return out;
   backend.require(needs_of(out->options, out->config, out->shapes));
-  fit_to(backend, options, out->shapes.decoder);
+  fit_to(backend, options, out->config, out->shapes.decoder);
   return out;
 }
 

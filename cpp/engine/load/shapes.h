@@ -42,7 +42,8 @@ CacheLayout rank_layout(const CacheOptions& options, const ModelConfig& config,
                         const RankPlace& rank);
 
 /// What a step may hold, and what quantized weights meet, depends on the device.
-void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions& decoder);
+void fit_to(const Backend& backend, const ModelOptions& options, const ModelConfig& config,
+            DecoderOptions& decoder);
 
 BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config, const Shapes& shapes);
 

@@ -84,6 +84,7 @@ std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
 }
 
 void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config) {
+  if (!config.has_head) return;  // an encoder's
   const bool by_tensor = head_if_stored(config);
   const bool tied = config.tie_word_embeddings && !by_tensor;
   bool found = false;

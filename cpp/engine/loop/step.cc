@@ -43,7 +43,7 @@ Step::Step(int32_t max_rows, int32_t max_seqs, int32_t first_vision_token)
 void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
                  const Scheduler& scheduler, std::span<const SampledSeq> before) {
   for (auto* buffer : {&token_ids_, &positions_, &rope_lens_, &sources_, &logit_rows_,
-                       &hidden_rows_, &tokens_, &counts_}) {
+                       &hidden_rows_, &tokens_, &counts_, &token_types_}) {
     buffer->clear();
   }
   for (auto& axis : rope_axes_) axis.clear();
@@ -51,8 +51,9 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   modalities_.clear();
   given_.clear();
   added_.clear();
-  has_axes_ = has_vision_ = false;
+  has_axes_ = has_vision_ = has_types_ = false;
   pooled_.clear();
+  headed_.clear();
   slices_.clear();
   adapters_.clear();
   held_adapters_.clear();
@@ -86,8 +87,10 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
       add_target({&live, live.scored_prompt[static_cast<size_t>(position) + 1], 0});
       ++live.num_scored;
     }
-    if (live.pooler && live.pooler->wants(position)) pool_row(live, position);
+    if (live.pooler) pool_row(live, position);
   }
+  const bool ends = seq.start_pos + seq.num_tokens >= seq.num_prompt_tokens;
+  if (ends && live.pooler && live.pooler->wants_head()) headed_.push_back(&live);
   if (is_drawn) {
     sources_.back() = static_cast<int32_t>(before[static_cast<size_t>(seq.drawn_by)].first_target);
     has_sources_ = true;
@@ -151,6 +154,7 @@ void Step::add_row(int32_t token, int32_t position, int32_t rope_len, const Requ
     modalities_.push_back(vision ? Modality::kVision : Modality::kText);
     has_vision_ = has_vision_ || vision;
   }
+  token_types_.push_back(0);
   token_ids_.push_back(token);
   positions_.push_back(position);
   rope_lens_.push_back(rope_len);
@@ -187,8 +191,11 @@ void Step::add_target(const Target& target) {
   targets_.push_back(target);
 }
 
-/// Pools the row added last, once it is computed.
+/// Pools the row added last, once it is computed, if it is to be.
 void Step::pool_row(LiveRequest& live, int32_t position) {
+  token_types_.back() = live.pooler->token_type(position);
+  has_types_ = has_types_ || token_types_.back() != 0;
+  if (!live.pooler->wants(position)) return;
   if (live.pooler->wants_logits()) {
     add_target({&live, -1, 0, 0, position});
     return;
@@ -213,6 +220,7 @@ void Step::run(StepRunner& runner, MaskWorkers* masks) {
     }
   }
   pool_hidden(runner);
+  run_pool_head(runner);
   // What it has written will be found by others: a step that fails later must not take it along.
   if (targets_.empty() && pooled_.empty()) runner.settle();
   held_adapters_.clear();
@@ -252,6 +260,27 @@ void Step::pool_hidden(StepRunner& runner) {
   }
 }
 
+/// Behind pool_hidden(): gives rows that are pooled to the model's layers for them.
+void Step::run_pool_head(StepRunner& runner) {
+  const auto most = static_cast<size_t>(runner.max_logit_rows());
+  for (size_t first = 0; first < headed_.size(); first += most) {
+    const auto part = std::span(headed_).subspan(first, std::min(most, headed_.size() - first));
+    floats_.clear();
+    for (const LiveRequest* live : part) {
+      const std::vector<float> row = live->pooler->pooled_row();
+      floats_.insert(floats_.end(), row.begin(), row.end());
+    }
+    const TensorView rows = runner.read_pool_head(floats_);
+    const auto width = static_cast<size_t>(rows.cols());
+    floats_.resize(width);
+    for (size_t i = 0; i < part.size(); ++i) {
+      runner.read(rows.rows_from(static_cast<int64_t>(i), 1), floats_);
+      part[i]->pooler->replace(floats_);
+      if (!part[i]->pooler->finite()) part[i]->not_finite = true;
+    }
+  }
+}
+
 /// The logits of `wanted`, the rows from targets_[first] on. `draws`: StepBatch's.
 TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted,
                          std::span<const SampleRow> draws) {
@@ -263,6 +292,7 @@ TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32
   batch.given = given_;
   batch.rope_positions = rope_positions_;
   if (has_vision_) batch.modalities = modalities_;
+  if (has_types_) batch.token_types = token_types_;
   return runner.forward(batch, adapters_);
 }
 

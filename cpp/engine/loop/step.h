@@ -146,6 +146,7 @@ class Step {
   void pool_row(LiveRequest& live, int32_t position);
   void pool_logits(StepRunner& runner, const Chunk& chunk);
   void pool_hidden(StepRunner& runner);
+  void run_pool_head(StepRunner& runner);
   void add_target(const Target& target);
   void first_draws(const Chunk& chunk);
   void draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks);
@@ -162,10 +163,11 @@ class Step {
   std::array<std::vector<int32_t>, 3> rope_axes_;           // [T] each
   std::vector<int32_t> rope_positions_;                     // [3][T], or empty: StepBatch's
   std::vector<Modality> modalities_;                        // [T], or empty: one group of experts
+  std::vector<int32_t> token_types_;                        // [T]
   std::vector<GivenRows> given_;
   std::deque<std::vector<TensorView>> added_;  // that given_ points to
   const int32_t first_vision_token_;
-  bool has_axes_ = false, has_vision_ = false;
+  bool has_axes_ = false, has_vision_ = false, has_types_ = false;
   std::vector<SeqSlice> slices_;
   std::vector<const LoraAdapter*> adapters_;  ///< that SeqSlice::adapter counts
   /// The same, for as long as the device may use them: requests may end meanwhile.
@@ -177,7 +179,8 @@ class Step {
   // [P] in row order:
   std::vector<int32_t> hidden_rows_;
   std::vector<PooledRow> pooled_;
-  std::vector<float> floats_;  // read of them
+  std::vector<LiveRequest*> headed_;  ///< whose last prompt row this is, and Pooler::wants_head
+  std::vector<float> floats_;         // read of them
   // Of the draws of one call:
   std::vector<size_t> drawn_;  // targets
   std::vector<SampleRow> draw_rows_;

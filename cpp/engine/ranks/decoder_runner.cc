@@ -120,10 +120,14 @@ TensorView DecoderRunner::hidden(std::span<const int32_t> rows) {
   return compute([&](Rank& rank) { return rank.weights.decoder->hidden(rows); });
 }
 
+TensorView DecoderRunner::read_pool_head(std::span<const float> pooled) {
+  return first().weights.decoder->read_pool_head(pooled);
+}
+
 void DecoderRunner::read(const TensorView& rows, std::span<float> out) {
-  HEADRACE_CHECK(
-      rows.row_stride == rows.cols() && std::cmp_equal(out.size(), rows.shape.elements()),
-      out.size());
+  HEADRACE_CHECK((rows.row_stride == rows.cols() || rows.rows() == 1) &&
+                     std::cmp_equal(out.size(), rows.shape.elements()),
+                 out.size());
   if (rows.dtype == DType::kF32) {
     return wait_for_all([&] { backend().read_back(rows.data, out.data(), out.size_bytes()); });
   }

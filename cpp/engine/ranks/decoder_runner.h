@@ -64,6 +64,7 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   TensorView guess(const MtpStep& step) override;
   void keep(std::span<const int32_t> rows, int64_t first_kept) override;
   TensorView hidden(std::span<const int32_t> rows) override;
+  TensorView read_pool_head(std::span<const float> pooled) override;
   void read(const TensorView& rows, std::span<float> out) override;
   MediaRows allocate_rows(int64_t rows, int32_t count) override;
   void upload_rows(std::span<const float> values, const TensorView& rows) override;

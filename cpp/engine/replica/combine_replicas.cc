@@ -62,6 +62,8 @@ RequestLimits common_limits(const std::vector<LoadedModel>& replicas) {
   limits.max_prefill_chunk = first.scheduler.max_prefill_chunk;
   limits.causal = first.info.causal;
   limits.generates = first.info.generates;
+  limits.head_outputs = first.info.head_outputs;
+  limits.tells_pairs = first.info.tells_pairs;
   limits.has_head = first.has_head;
   limits.max_model_len = first.scheduler.max_model_len;
   limits.num_kv_blocks = first.scheduler.num_blocks;

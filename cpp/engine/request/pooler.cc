@@ -38,21 +38,39 @@ void Pooler::add(int32_t position, std::span<const float> row) {
   }
 }
 
+double Pooler::divisor() const noexcept {
+  return params_.pooling == Pooling::kMean && !replaced_ ? prompt_len_ : 1;
+}
+
+std::vector<float> Pooler::pooled_row() const {
+  std::vector<float> out;
+  out.reserve(sums_.size());
+  for (const double sum : sums_) out.push_back(static_cast<float>(sum / divisor()));
+  return out;
+}
+
+void Pooler::replace(std::span<const float> values) {
+  HEADRACE_CHECK(wants_head() && !replaced_);
+  replaced_ = true;
+  sums_.assign(values.size(), 0.0);
+  for (size_t i = 0; i < values.size(); ++i) note(i, values[i]);
+}
+
 std::vector<float> Pooler::take() const {
   HEADRACE_CHECK(!sums_.empty() && std::cmp_less_equal(params_.dimensions, sums_.size()),
                  params_.dimensions);
   const size_t size =
       params_.dimensions > 0 ? static_cast<size_t>(params_.dimensions) : sums_.size();
   const auto values = std::span(sums_).first(size);
-  double divisor = params_.pooling == Pooling::kMean ? prompt_len_ : 1;
+  double by = divisor();
   if (params_.normalize) {
     double squares = 0;
     for (const double value : values) squares += value * value;
-    if (squares > 0) divisor = std::sqrt(squares);
+    if (squares > 0) by = std::sqrt(squares);
   }
   std::vector<float> out;
   out.reserve(size);
-  for (const double value : values) out.push_back(static_cast<float>(value / divisor));
+  for (const double value : values) out.push_back(static_cast<float>(value / by));
   return out;
 }
 

@@ -26,16 +26,27 @@ void check_prompt(const std::vector<int32_t>& prompt, const RequestLimits& limit
   }
 }
 
-void check_pooling(const PoolingParams& pooling, const RequestLimits& limits) {
+void check_pooling(const PoolingParams& pooling, int64_t prompt_len, const RequestLimits& limits) {
   const auto refuse = [](const auto&... parts) {
     throw_error(ErrorCode::kInvalidArgument, "pooling: ", parts...);
   };
   if (pooling.pooling > Pooling::kCls) {
     refuse("pooling is ", static_cast<int>(pooling.pooling), ": it must be kLast, kMean or kCls.");
   }
-  if (pooling.dimensions < 0 || pooling.dimensions > limits.hidden_size) {
-    refuse("dimensions is ", pooling.dimensions, ": it must be from 1 to ", limits.hidden_size,
+  if (pooling.use_head && limits.head_outputs == 0) {
+    refuse("use_head is set, but the checkpoint has no layers behind pooling: leave it out.");
+  }
+  const int32_t most = pooling.use_head ? limits.head_outputs : limits.hidden_size;
+  if (pooling.dimensions < 0 || pooling.dimensions > most) {
+    refuse("dimensions is ", pooling.dimensions, ": it must be from 1 to ", most,
            ", or 0 for all.");
+  }
+  if (pooling.second_text_at < 0 || pooling.second_text_at >= prompt_len) {
+    refuse("second_text_at is ", pooling.second_text_at, ": it must be a place in the prompt of ",
+           prompt_len, " tokens.");
+  }
+  if (pooling.second_text_at > 0 && !limits.tells_pairs) {
+    refuse("second_text_at is set, but the model doesn't tell two texts apart: leave it at 0.");
   }
   const std::vector<int32_t>& ids = pooling.logit_token_ids;
   if (ids.empty()) return;
@@ -48,10 +59,11 @@ void check_pooling(const PoolingParams& pooling, const RequestLimits& limits) {
              " ids.");
     }
   }
-  if (pooling.pooling != Pooling::kLast || pooling.dimensions != 0 || pooling.normalize) {
+  if (pooling.pooling != Pooling::kLast || pooling.dimensions != 0 || pooling.normalize ||
+      pooling.use_head) {
     refuse(
-        "logit_token_ids asks for logits behind the last token: leave pooling at kLast and "
-        "dimensions at 0, and set normalize to false.");
+        "logit_token_ids asks for logits behind the last token: leave pooling at kLast, dimensions "
+        "at 0 and use_head at false, and set normalize to false.");
   }
   if (!limits.has_head) {
     throw_error(ErrorCode::kUnsupported,
@@ -62,15 +74,15 @@ void check_pooling(const PoolingParams& pooling, const RequestLimits& limits) {
 /// That what it asks for is what the model gives.
 void check_kind(const RequestOptions& options, const RequestLimits& limits) {
   if (options.pooling) {
-    check_pooling(*options.pooling, limits);
+    check_pooling(*options.pooling, static_cast<int64_t>(options.prompt_token_ids.size()), limits);
     if (options.sampling != SamplingParams{} || options.constraint) {
       throw_error(ErrorCode::kInvalidArgument, options.constraint ? "constraint" : "sampling",
                   " is set, but the request asks for pooling: nothing is sampled. Leave it out.");
     }
   } else if (!limits.generates) {
     throw_error(ErrorCode::kUnsupported, "the model gives embeddings, no text: ",
-                limits.has_head ? "its attention is bidirectional (is_causal in config.json)"
-                                : "its checkpoint has no head (lm_head.weight)",
+                limits.causal ? "its checkpoint has no head (lm_head.weight)"
+                              : "its attention is bidirectional",
                 ". Ask for pooling.");
   }
 }

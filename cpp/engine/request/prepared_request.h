@@ -29,7 +29,9 @@ struct RequestLimits {
   int32_t dynamic_rope_max = 0;
   std::vector<int32_t> eos_token_ids;
   bool causal = true, generates = true;  ///< ModelInfo's
-  bool has_head = true;                  ///< there are logits
+  int32_t head_outputs = 0;              ///< ModelInfo's, as the next one
+  bool tells_pairs = false;
+  bool has_head = true;  ///< there are logits
   MediaLimits media;
   /// Scheduler::fits.
   std::function<bool(int64_t prompt_tokens, int64_t max_tokens)> fits;

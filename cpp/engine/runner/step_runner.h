@@ -37,8 +37,12 @@ class StepRunner {
   virtual TensorView hidden(std::span<const int32_t> rows) {
     HEADRACE_CHECK(false, rows.size(), " rows: it gives no rows before the head");
   }
-  /// What forward(), logits() or hidden() has just given, as float32 in host memory. REQUIRES: as
-  /// many numbers in `out`.
+  /// Decoder::read_pool_head.
+  virtual TensorView read_pool_head(std::span<const float> pooled) {
+    HEADRACE_CHECK(false, pooled.size(), " numbers: it has no layers behind pooling");
+  }
+  /// What forward(), logits(), hidden() or read_pool_head() has just given, as float32 in host
+  /// memory. REQUIRES: as many numbers in `out`.
   virtual void read(const TensorView& rows, std::span<float> out) {
     static_cast<void>(rows);
     HEADRACE_CHECK(false, out.size(), " numbers: its rows can't be read");

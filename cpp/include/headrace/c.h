@@ -258,6 +258,9 @@ typedef struct headrace_model_info {
   size_t state_slot_bytes;
   int32_t num_state_slots, num_host_state_slots;
   int64_t snapshot_interval;
+  int32_t head_outputs, classifies;
+  int32_t classifier_pooling; /* HEADRACE_POOL_LAST ... */
+  int32_t tells_pairs;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,

@@ -104,6 +104,8 @@ typedef struct headrace_pooling_params {
   int32_t pooling; /* HEADRACE_POOL_LAST ... */
   int32_t dimensions;
   int32_t normalize; /* default 1 */
+  int32_t use_head;
+  int32_t second_text_at;
   int32_t reserved; /* 0 */
 } headrace_pooling_params;
 /* clang-format on */

@@ -78,7 +78,14 @@ struct ModelInfo {
   int32_t max_loras = 0, max_lora_rank = 0;
   bool causal = true;     ///< false: tokens see those behind them, too (is_causal of config.json)
   bool generates = true;  ///< text; false: not causal, or no head. RequestOptions::pooling works.
-  bool vision = false;    ///< RequestOptions::media may have pixels
+  /// Of a checkpoint with layers behind pooling, the numbers that they give
+  /// (PoolingParams::use_head); else 0.
+  int32_t head_outputs = 0;
+  /// These layers are a classifier, and this is the pooling that it was trained with.
+  bool classifies = false;
+  Pooling classifier_pooling = Pooling::kCls;
+  bool tells_pairs = false;       ///< PoolingParams::second_text_at may be set
+  bool vision = false;            ///< RequestOptions::media may have pixels
   bool takes_embeddings = false;  ///< RequestOptions::media may have embeddings
   int32_t max_encoder_tokens = 0;
   size_t encoder_cache_bytes = 0;

@@ -115,8 +115,10 @@ struct ModelOptions {
 
   int32_t max_model_len = 0;  ///< prompt + output; 0 = the model's, as far as memory allows
   int32_t max_num_seqs = 64;  ///< sequences running at once, 1..4096
-  int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = 512, GPU: 4096 (>= max_num_seqs)
-  int32_t block_size = 64;             ///< tokens per KV block: 16, 32, 64, 128 or 256
+  /// Tokens per step; 0 = 512, GPU: 4096 (>= max_num_seqs); of a bidirectional model at least what
+  /// one text may have, up to 8192.
+  int32_t max_num_batched_tokens = 0;
+  int32_t block_size = 64;  ///< tokens per KV block: 16, 32, 64, 128 or 256
   /// Of all groups of layers together (ModelInfo::num_kv_groups): a sequence takes a block of each
   /// group for block_size tokens. 0 = from kv_cache_bytes
   int32_t num_kv_blocks = 0;

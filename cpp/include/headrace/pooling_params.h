@@ -19,12 +19,21 @@ struct PoolingParams {
   /// kMean and kCls need rows that a cached prefix has not: such requests read nothing from the
   /// prefix cache.
   Pooling pooling = Pooling::kLast;
-  int32_t dimensions = 0;  ///< the first so many numbers (Matryoshka), 1..hidden_size; 0 = all
-  bool normalize = true;   ///< then divided by their Euclidean norm; a vector of zeros stays
+  /// The first so many numbers (Matryoshka), 1..hidden_size, with use_head 1..head_outputs; 0 =
+  /// all.
+  int32_t dimensions = 0;
+  bool normalize = true;  ///< then divided by their Euclidean norm; a vector of zeros stays
   /// Not empty: instead, the model's logits for these tokens behind the prompt, in this order
   /// (rerankers). 1..64 ids within the vocabulary; pooling is kLast, dimensions 0 and normalize
   /// false then.
   std::vector<int32_t> logit_token_ids{};
+  /// What was pooled goes through the checkpoint's layers behind pooling first: a classifier's,
+  /// which give its labels' logits, or Dense modules of sentence-transformers. Only if
+  /// ModelInfo::head_outputs isn't 0.
+  bool use_head = false;
+  /// Where the second of two texts begins in the prompt: its tokens have type 1, all others 0. 0:
+  /// nowhere. Only if ModelInfo::tells_pairs.
+  int32_t second_text_at = 0;
 };
 
 }  // namespace headrace::inline v0

@@ -67,6 +67,12 @@ class HEADRACE_API Tokenizer {
   void encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>* ids,
               std::vector<TextSpan>* spans = nullptr) const;
 
+  /// The ids of two texts as one, with the special tokens that belong around and between them, of
+  /// the ids of each without any; and the type of each id, 0 or more. Throws Error(kUnsupported) if
+  /// the tokenizer doesn't say how two texts are joined.
+  void join_pair(std::span<const int32_t> first, std::span<const int32_t> second,
+                 std::vector<int32_t>* ids, std::vector<int32_t>* types) const;
+
   /// The text of ids. Unknown ids have no text.
   std::string decode(std::span<const int32_t> ids, bool skip_special) const;
   /// The text that a token adds in the middle of an output: special tokens as they are written,

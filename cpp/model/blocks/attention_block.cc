@@ -121,7 +121,7 @@ void AttentionSources::share(const RankPlace& place) {
 PagedRows AttentionSources::cache_rows() const {
   if (reads >= 0) return {};
   PagedRows out = kv_rows(attention.num_kv_heads, attention.head_dim, DType::kF32);
-  out.window = attention.window;
+  if (attention.causal) out.window = attention.window;  // else all is read in the step that writes
   return out;
 }
 

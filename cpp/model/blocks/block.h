@@ -10,6 +10,7 @@
 #include "model/blocks/modality_rows.h"
 #include "model/config/model_config.h"
 #include "model/lora/step_loras.h"
+#include "model/weights/weight_reader.h"
 
 namespace headrace {
 
@@ -41,11 +42,12 @@ struct StepRows {
 
 /// What comes after a block's own work.
 struct Tail {
-  TensorView post_norm;  ///< [H] of the block's result, before it is added; empty: none
-  float scale = 1.0f;    ///< of that, then
+  NormView post_norm;  ///< [H] of the block's result, before it is added; empty: none
+  float scale = 1.0f;  ///< of that, then
+  NormView sum_norm;   ///< [H] of the sum, which becomes the residual (BERT); empty: none
   /// [H] of the residual, for the next block. Empty: StepRows::normed stays as it is, because the
   /// next block reads the residual itself, or what this one has read.
-  TensorView norm;
+  NormView norm;
   const PackedWeight& weight;  ///< the next block's first weight, for Backend::expect
 };
 

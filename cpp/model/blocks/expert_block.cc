@@ -199,20 +199,20 @@ class ExpertBlock final : public FeedForward {
   void add_beside(const BlockContext& context, const StepRows& step, const Tail& tail) const {
     Backend& backend = context.backend;
     const TensorView normed = rows_.normed.first_rows(step.rows());
-    run_norm(context, step.residual, norms_->router.view, normed);
+    run_norm(context, step.residual, {norms_->router.view, {}}, normed);
     backend.scale(normed, norms_->router_scale, normed);
     experts_.choose(backend, normed);
-    run_norm(context, step.residual, norms_->experts.view, normed);
+    run_norm(context, step.residual, {norms_->experts.view, {}}, normed);
     experts_.run_chosen(backend, normed, shared_->first_weight(), step.delta);
     if (context.has_ranks) backend.all_reduce(step.delta);
-    run_norm(context, step.delta, norms_->experts_post.view, step.delta);
+    run_norm(context, step.delta, {norms_->experts_post.view, {}}, step.delta);
     const TensorView out = rows_.shared.first_rows(step.rows());
     backend.expect(*shared_->down().weight);
     const TensorView gated = shared_->gate_and_up(context, step.input);
     backend.expect(tail.weight);
     run_linear(context, shared_->down(), gated, out);
     if (context.has_ranks && !shared_->down().gathers) backend.all_reduce(out);
-    run_norm(context, out, norms_->shared_post.view, out);
+    run_norm(context, out, {norms_->shared_post.view, {}}, out);
     backend.add(out, step.delta);
     join(context, step, tail, DeltaPart::kWhole);
   }

@@ -7,8 +7,8 @@
 
 namespace headrace {
 
-/// out = the model's norm of x, per row. x, out [T, H]; weight [H]. out may be x.
-void run_norm(const BlockContext& context, const TensorView& x, const TensorView& weight,
+/// out = the model's norm of x, per row. x, out [T, H]; norm [H]. out may be x.
+void run_norm(const BlockContext& context, const TensorView& x, const NormView& norm,
               const TensorView& out);
 
 /// What a rank has in StepRows::delta.
@@ -17,9 +17,9 @@ enum class DeltaPart : uint8_t {
   kWhole,  ///< all of it
 };
 
-/// delta = the tail's norm of delta, times its scale; residual += delta; normed = the next block's
-/// norm of the residual. What the model hasn't is left out. Without a norm behind blocks and
-/// without a scale this is one op.
+/// delta = the tail's norm of delta, times its scale; residual += delta; residual = the tail's norm
+/// of the sum; normed = the next block's norm of the residual. What the model hasn't is left out.
+/// With nothing but an RMS norm for the next block this is one op.
 void join(const BlockContext& context, const StepRows& step, const Tail& tail,
           DeltaPart part = DeltaPart::kOwn);
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/checkpoint/dense_folders.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/json/json.h"
@@ -64,6 +65,16 @@ struct Checkpoint::Impl {
   std::vector<CheckpointTensor> tensors;  // sorted by name
 
   void open_single(const fs::path& path) { tensors = read_tensors(open(path)); }
+
+  void open_model(const fs::path& folder) {
+    open_folder(folder);
+    for (const std::string& dense : dense_folders(folder)) {
+      for (CheckpointTensor& tensor : read_tensors(open(folder / dense / kSingleFile))) {
+        tensor.name = dense + "/" + tensor.name;
+        tensors.push_back(std::move(tensor));
+      }
+    }
+  }
 
   void open_folder(const fs::path& folder) {
     if (is_there(folder / kSingleFile)) {
@@ -129,10 +140,16 @@ struct Checkpoint::Impl {
 };
 
 std::vector<std::string> checkpoint_files(const fs::path& folder) {
-  if (is_there(folder / kSingleFile)) return {kSingleFile};
-  if (!is_there(folder / kIndexFile)) return {};
-  std::set<std::string> files{kIndexFile};
-  for (const auto& [tensor, shard] : read_index(folder)) files.insert(shard);
+  std::set<std::string> files;
+  if (is_there(folder / kSingleFile)) {
+    files.insert(kSingleFile);
+  } else if (is_there(folder / kIndexFile)) {
+    files.insert(kIndexFile);
+    for (const auto& [tensor, shard] : read_index(folder)) files.insert(shard);
+  } else {
+    return {};
+  }
+  for (const std::string& dense : dense_folders(folder)) files.insert(dense + "/" + kSingleFile);
   return {files.begin(), files.end()};
 }
 
@@ -156,7 +173,7 @@ Checkpoint::Checkpoint(const fs::path& folder) : Checkpoint(folder, fs::path(), 
 
 Checkpoint::Checkpoint(const fs::path& folder, const fs::path& mtp_folder, const MtpTensors& mtp)
     : impl_(std::make_unique<Impl>()) {
-  impl_->open_folder(folder);
+  impl_->open_model(folder);
   if (!mtp_folder.empty()) {
     Impl other;
     other.open_folder(mtp_folder);

@@ -22,8 +22,9 @@ struct CheckpointTensor {
 };
 
 /// The weights' files in a folder by name, sorted: model.safetensors, or
-/// model.safetensors.index.json and the shards it names, which need not be there; none if the
-/// folder has neither. Throws Error(kCorruptFile) for a malformed index.
+/// model.safetensors.index.json and the shards it names, which need not be there, and those of
+/// dense_folders(); none if the folder has neither of the former. Throws Error(kCorruptFile) for a
+/// malformed index.
 std::vector<std::string> checkpoint_files(const std::filesystem::path& folder);
 
 /// Tells tensors of blocks that guess tokens from others.
@@ -36,7 +37,8 @@ struct MtpTensors {
 };
 
 /// The safetensors files of a folder, memory-mapped: model.safetensors, or the shards that
-/// model.safetensors.index.json names. Thread safe after construction.
+/// model.safetensors.index.json names; and of each of dense_folders() its model.safetensors, whose
+/// tensors have the folder and a slash before their names. Thread safe after construction.
 class Checkpoint {
  public:
   /// Throws Error(kNotFound) when there are no weights and Error(kCorruptFile) naming file and

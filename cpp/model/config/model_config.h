@@ -25,7 +25,7 @@ enum class CheckpointLayout : uint8_t {
 
 enum class NormKind : uint8_t {
   kRms,    ///< x / sqrt(mean(x^2) + eps) * w
-  kLayer,  ///< (x - mean(x)) / sqrt(var(x) + eps) * w
+  kLayer,  ///< (x - mean(x)) / sqrt(var(x) + eps) * w, perhaps + b
 };
 
 /// The norms of a model's rows.
@@ -57,6 +57,32 @@ inline constexpr size_t kMaxRopes = 2;
 /// In place of a rotary embedding's number: the layer has none.
 inline constexpr int32_t kNoRope = -1;
 
+/// What a token's embedding has beside the vocabulary's row (BERT).
+struct EmbeddingConfig {
+  /// Rows of a table of positions, of which `first_position` is position 0's; 0: there is none.
+  int32_t position_rows = 0, first_position = 0;
+  int32_t token_types = 0;  ///< rows of a table of token types; 0: there is none
+  bool operator==(const EmbeddingConfig&) const = default;
+};
+
+/// A layer behind pooling: of a classifier, or a Dense module of sentence-transformers.
+struct HeadLayer {
+  std::string module;       ///< in the checkpoint
+  bool is_in_body = false;  ///< the prefix of the model's other tensors stands before it
+  int32_t outputs = 0;
+  bool bias = true;
+  std::optional<Activation> activation = {};
+  std::string norm = {};  ///< the module of a norm of the model's kind behind it; "": none
+  bool operator==(const HeadLayer&) const = default;
+};
+
+/// What is made of the row that a prompt is pooled to.
+struct PoolHeadConfig {
+  std::vector<HeadLayer> layers;  ///< in their order; empty: there is no such head
+  /// Of a classifier: whether it reads the mean of all rows; else the first token's.
+  bool classifies = false, reads_mean = false;
+};
+
 /// A decoder's shape and mathematics, from config.json. Every field is range-checked.
 struct ModelConfig {
   std::string model_type;  ///< e.g. "qwen3"
@@ -83,7 +109,7 @@ struct ModelConfig {
   float logit_scale = 1.0f;
   float logit_cap = 0.0f;  ///< logits are cap * tanh(logit / cap), after the scale; 0: as they are
   bool tie_word_embeddings = false;
-  bool qkv_bias = false, o_bias = false, mlp_bias = false;
+  bool qkv_bias = false, o_bias = false, mlp_bias = false, norm_bias = false;
   bool qk_norm = false;
   bool v_norm = false;  ///< QkvSpec::v_norm
   QkNorm qk_norm_kind = QkNorm::kHead;
@@ -91,7 +117,7 @@ struct ModelConfig {
   float attention_cap = 0.0f;    ///< AttentionSpec::soft_cap
   bool attention_gate = false;   ///< q_proj gives each head's queries, and gates of its result
   PositionFactor q_factor;
-  GateSpec gate;  ///< of MLPs
+  GateSpec gate;  ///< of MLPs; of those without a gate its activation
   /// [num_layers]; empty: num_kv_heads and head_dim are each layer's.
   std::vector<LayerHeads> layer_heads;
   std::vector<int32_t> layer_mlp;  ///< [num_layers] intermediate sizes; empty: all alike
@@ -105,7 +131,10 @@ struct ModelConfig {
   std::vector<RopeSpec> ropes;         ///< up to kMaxRopes; none, if no layer has one
   std::vector<int32_t> layer_rope;     ///< [num_layers] index in `ropes`, or kNoRope
   std::optional<VisionConfig> vision;  ///< of a model that sees pictures
-  bool causal = true;  ///< false: every token sees all others; then no layer has a window
+  /// False: tokens see those behind them, too: within a layer's window, or all.
+  bool causal = true;
+  EmbeddingConfig embedding;
+  PoolHeadConfig pool_head;
   /// False: the checkpoint has no head, and the embedding stands for it, so that steps can be tried
   /// (engine/load/weights.h). Nobody wants its logits.
   bool has_head = true;

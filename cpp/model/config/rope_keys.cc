@@ -297,7 +297,7 @@ RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& default
   for (const auto& [key, value] : scaling.object()) of_full.object()[key] = value;
   RopeDefaults of_window = defaults;
   of_window.head_dim = defaults.sliding_head_dim;
-  const double full_theta = config.number("rope_theta", defaults.theta, 1.0, kMaxTheta);
+  const double full_theta = config.number(sliding.full_theta_key, defaults.theta, 1.0, kMaxTheta);
   const double sliding_theta =
       sliding.theta_key == nullptr
           ? sliding.theta

@@ -49,6 +49,7 @@ RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults
 struct SlidingRope {
   double theta = 10000.0;
   const char* theta_key = nullptr;  ///< theta's in files without rope_parameters; null: none
+  const char* full_theta_key = "rope_theta";  ///< the same of layers without a window
 };
 
 struct RopesByType {
@@ -56,7 +57,7 @@ struct RopesByType {
 };
 
 /// Reads rope_parameters, which has an object for full_attention and one for sliding_attention.
-/// In older files rope_scaling and rope_theta are those of layers without a window. Throws
+/// In older files rope_scaling is that of layers without a window. Throws
 /// likewise.
 RopesByType read_ropes_by_type(ConfigReader& config, const RopeDefaults& defaults,
                                const SlidingRope& sliding);

@@ -7,9 +7,11 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "model/blocks/join.h"
+#include "model/decoder/embedding_tables.h"
 #include "model/decoder/layer.h"
 #include "model/decoder/mtp_block.h"
 #include "model/decoder/per_layer_inputs.h"
+#include "model/decoder/pool_head.h"
 #include "model/decoder/row_steps.h"
 #include "model/decoder/scratch.h"
 #include "model/decoder/vocabulary.h"
@@ -27,6 +29,7 @@ size_t scratch_bytes_of(const ScratchSizes& sizes, const ModelSources& sources) 
   lay_out_scratch(sizes, carver);
   Vocabulary::measure(sizes, carver);
   if (sources.per_layer) PerLayerInputs::measure(sizes, carver);
+  PoolHead::measure(sources, sizes, carver);
   if (sources.mtp) MtpBlock::measure(sizes, carver);
   return share_scratch(sources.layers, sources.mtp ? &sources.mtp->layer : nullptr, carver,
                        [&](const BlockSources& block) { block.measure(sizes.limits, carver); });
@@ -63,7 +66,7 @@ struct Decoder::Impl {
     StepRows step;
     KvCache& cache;
     bool whole, all_hidden;
-    std::span<const GivenRows> given;
+    const StepBatch& batch;
   };
 
   void run(const Pass& pass);
@@ -84,10 +87,12 @@ struct Decoder::Impl {
   DecoderOptions options;
   const size_t bytes_before;  // of the backend
   Vocabulary vocabulary;
+  EmbeddingTables tables;
   std::unique_ptr<PerLayerInputs> per_layer;  // null: the model has none
   std::vector<Layer> layers;
   const size_t num_keeping;  // layers up to the last one that keeps something
-  DeviceVector final_norm;
+  DeviceNorm final_norm;
+  PoolHead pool_head;
   std::unique_ptr<MtpBlock> mtp;  // null: the model has none, or doesn't use it
   size_t weight_bytes = 0, adopted_bytes = 0;
   size_t idle_bytes = 0;  // of experts that one row isn't sent to, and of the MTP block
@@ -112,6 +117,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
       options((check_options(options_in), options_in)),
       bytes_before(backend.bytes_in_use()),
       vocabulary(reader, sources, config, options.rank),
+      tables(reader, sources, options.max_rows),
       per_layer(sources.per_layer
                     ? std::make_unique<PerLayerInputs>(config, *sources.per_layer, reader)
                     : nullptr),
@@ -130,12 +136,13 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   for (const LayerSources& layer : sources.layers) {
     layers.push_back(load_layer(backend, reader, layer, static_cast<int32_t>(layers.size())));
   }
-  final_norm = reader.vector(sources.final_norm);
+  final_norm = reader.norm(sources.final_norm);
+  pool_head.read(reader, sources);
   vocabulary.read_head(reader, sources);
   const size_t bytes_without_mtp = backend.bytes_in_use() + reader.adopted_bytes();
   if (sources.mtp) {
     mtp = std::make_unique<MtpBlock>(backend, config, *sources.mtp, reader,
-                                     MtpBlock::Shared{vocabulary, final_norm.view});
+                                     MtpBlock::Shared{vocabulary, final_norm.view()});
   }
   adopted_bytes = reader.adopted_bytes();
   weight_bytes = backend.bytes_in_use() - bytes_before + adopted_bytes;
@@ -156,6 +163,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   context.lora_scratch = scratch.lora;
   vocabulary.place(sizes, carver);
   if (per_layer) per_layer->place(sizes, carver);
+  pool_head.place(sizes, carver);
   if (mtp) mtp->place(sizes, scratch, carver);
   share_scratch(layers, mtp ? &mtp->layer() : nullptr, carver,
                 [&](Block& block) { block.place(sizes.limits, carver); });
@@ -173,7 +181,7 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
     HEADRACE_CHECK(given.added.size() < num_keeping, given.added.size());
   }
   const bool whole = batch.logit_rows.size() == batch.token_ids.size() && batch.given.empty() &&
-                     rows <= options.max_logit_rows;
+                     rows <= options.max_logit_rows && tables.empty();
   if (whole) batch.room = std::min(options.max_rows, options.max_logit_rows);
   if (!whole) batch.draws = {};
   last_rows = rows;
@@ -183,7 +191,7 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
   modalities.begin(batch.modalities, rows);
   backend.begin_step(batch);
   const Pass pass{first_rows(scratch.rows, backend.step_rows(batch)), cache, whole,
-                  batch.all_hidden && !whole, batch.given};
+                  batch.all_hidden && !whole, batch};
   // Two pointers are as much as a std::function takes without memory.
   backend.run_step(this, cache, [this, &pass] { run(pass); });
   has_all_hidden = whole || batch.all_hidden;
@@ -194,8 +202,9 @@ void Decoder::Impl::run(const Pass& pass) {
   const StepRows& step = pass.step;
   vocabulary.embed(backend, step.residual);
   vocabulary.finish_embedding(backend, step.residual);
+  tables.add(context, pass.batch, step);
   if (per_layer) per_layer->run(backend, step);
-  put_given(step, pass.given);
+  put_given(step, pass.batch.given);
   make_rope_tables(backend, config, step);
   backend.expect(layers[0].first_weight());
   norm_residual(0, step.residual, step.normed);
@@ -204,7 +213,7 @@ void Decoder::Impl::run(const Pass& pass) {
     // The rest is done for the rows that are asked for: hidden_rows().
     if (i + 1 == layers.size() || (i + 1 == num_keeping && !pass.whole && !pass.all_hidden)) break;
     finish_layer(i, step);
-    add_given(i, step, pass.given);
+    add_given(i, step, pass.batch.given);
   }
   if (pass.whole) {
     const TensorView out = scratch.logits.first_rows(step.rows());
@@ -304,7 +313,7 @@ void Decoder::Impl::read_logits(const StepRows& step, const TensorView& out) {
 
 void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
   if (index + 1 == layers.size()) {
-    headrace::finish_layer(context, layers[index], step, final_norm.view,
+    headrace::finish_layer(context, layers[index], step, final_norm.view(),
                            vocabulary.output_matrix());
     return;
   }
@@ -313,8 +322,8 @@ void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
 }
 
 void Decoder::Impl::norm_residual(size_t index, const TensorView& residual, const TensorView& out) {
-  const TensorView& norm = layers[index].first_norm();
-  if (norm.data != nullptr) run_norm(context, residual, norm, out);
+  const NormView norm = layers[index].first_norm();
+  if (!norm.empty()) run_norm(context, residual, norm, out);
 }
 
 Decoder::Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
@@ -331,6 +340,10 @@ TensorView Decoder::forward(const StepBatch& batch, std::span<const LoraAdapter*
 TensorView Decoder::logits(std::span<const int32_t> rows) { return impl_->logits(rows); }
 
 TensorView Decoder::hidden(std::span<const int32_t> rows) { return impl_->hidden(rows); }
+
+TensorView Decoder::read_pool_head(std::span<const float> pooled) {
+  return impl_->pool_head.run(impl_->context, pooled);
+}
 
 TensorView Decoder::guess(const MtpStep& step, KvCache& cache) { return impl_->guess(step, cache); }
 

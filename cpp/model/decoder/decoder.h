@@ -68,6 +68,11 @@ class Decoder {
   /// StepBatch::all_hidden.
   TensorView hidden(std::span<const int32_t> rows);
 
+  /// What the model's layers behind pooling make of rows [n, H], float32 in host memory, which are
+  /// rounded to act: [n, outputs] act, until the next call of any method here. REQUIRES: a
+  /// ModelConfig::pool_head, n from 1 to max_logit_rows, and of several ranks the first.
+  TensorView read_pool_head(std::span<const float> pooled);
+
   /// For a model with an MTP block (ModelConfig::uses_mtp), see mtp_block.h. guess() computes rows
   /// of the block and returns logits like forward(), within the same limits; the cache is the
   /// model's. REQUIRES, for input kStep and for keep(): the last forward() had

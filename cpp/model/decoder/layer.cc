@@ -13,34 +13,36 @@ StepRows reading(const StepRows& step, bool has_norm) {
   return out;
 }
 
-bool has(const DeviceVector& vector) { return vector.view.data != nullptr; }
-
 }  // namespace
 
 Layer load_layer(Backend& backend, WeightReader& reader, const LayerSources& sources,
                  int32_t number) {
   Layer layer;
-  layer.mixer_norm = reader.vector(sources.mixer_norm);
+  layer.mixer_norm = reader.norm(sources.mixer_norm);
   if (sources.mixer != nullptr) {
     layer.mixer = sources.mixer->load(reader, number);
     layer.mixed_columns = sources.mixer->mixed_columns();
   }
-  layer.mixer_post_norm = reader.vector(sources.mixer_post_norm);
-  layer.feed_forward_norm = reader.vector(sources.feed_forward_norm);
+  layer.mixer_post_norm = reader.norm(sources.mixer_post_norm);
+  layer.mixer_sum_norm = reader.norm(sources.mixer_sum_norm);
+  layer.feed_forward_norm = reader.norm(sources.feed_forward_norm);
   if (sources.feed_forward != nullptr) layer.feed_forward = sources.feed_forward->load(reader);
-  layer.feed_forward_post_norm = reader.vector(sources.feed_forward_post_norm);
+  layer.feed_forward_post_norm = reader.norm(sources.feed_forward_post_norm);
+  layer.feed_forward_sum_norm = reader.norm(sources.feed_forward_sum_norm);
   if (sources.last != nullptr) layer.last = sources.last->load(reader);
-  layer.last_post_norm = reader.vector(sources.last_post_norm);
+  layer.last_post_norm = reader.norm(sources.last_post_norm);
   const DeviceVector scalar = reader.vector(sources.scalar);
-  if (has(scalar)) backend.read_back(scalar.view.data, &layer.scalar, sizeof layer.scalar);
+  if (scalar.view.data != nullptr) {
+    backend.read_back(scalar.view.data, &layer.scalar, sizeof layer.scalar);
+  }
   layer.mixer_scale = sources.mixer_scale;
   layer.feed_forward_scale = sources.feed_forward_scale;
   layer.parallel = sources.parallel;
   return layer;
 }
 
-const TensorView& Layer::first_norm() const {
-  return mixer != nullptr ? mixer_norm.view : feed_forward_norm.view;
+NormView Layer::first_norm() const {
+  return (mixer != nullptr ? mixer_norm : feed_forward_norm).view();
 }
 
 const PackedWeight& Layer::first_weight() const {
@@ -53,37 +55,37 @@ void mix_layer(const BlockContext& context, const Layer& layer, const StepRows& 
 }
 
 StepRows mixer_rows(const Layer& layer, const StepRows& step) {
-  StepRows out = reading(step, has(layer.mixer_norm));
+  StepRows out = reading(step, !layer.mixer_norm.empty());
   out.mixed = step.mixed.columns(0, layer.mixed_columns);
   return out;
 }
 
 void finish_layer(const BlockContext& context, const Layer& layer, const StepRows& step,
-                  const TensorView& next_norm, const PackedWeight& next_weight) {
+                  const NormView& next_norm, const PackedWeight& next_weight) {
   if (layer.mixer != nullptr) {
     const bool ends = layer.feed_forward == nullptr;
     layer.mixer->add(context, mixer_rows(layer, step),
-                     {layer.mixer_post_norm.view, layer.mixer_scale,
-                      ends ? next_norm : layer.feed_forward_norm.view,
+                     {layer.mixer_post_norm.view(), layer.mixer_scale, layer.mixer_sum_norm.view(),
+                      ends ? next_norm : layer.feed_forward_norm.view(),
                       ends ? next_weight : layer.feed_forward->first_weight()});
     if (ends) return;
   }
-  const bool reads_norm = layer.parallel ? has(layer.mixer_norm) : has(layer.feed_forward_norm);
+  const DeviceNorm& read = layer.parallel ? layer.mixer_norm : layer.feed_forward_norm;
   // A scalar comes between what the last block adds and the next norm.
   const bool scales = layer.scalar != 1.0f;
-  const TensorView norm = scales ? TensorView() : next_norm;
+  const NormView norm = scales ? NormView() : next_norm;
   const bool more = layer.last != nullptr;
-  layer.feed_forward->add(
-      context, reading(step, reads_norm),
-      {layer.feed_forward_post_norm.view, layer.feed_forward_scale, more ? TensorView() : norm,
-       more ? layer.last->first_weight() : next_weight});
+  layer.feed_forward->add(context, reading(step, !read.empty()),
+                          {layer.feed_forward_post_norm.view(), layer.feed_forward_scale,
+                           layer.feed_forward_sum_norm.view(), more ? NormView() : norm,
+                           more ? layer.last->first_weight() : next_weight});
   if (more) {
     layer.last->add(context, reading(step, false),
-                    {layer.last_post_norm.view, 1.0f, norm, next_weight});
+                    {layer.last_post_norm.view(), 1.0f, {}, norm, next_weight});
   }
   if (!scales) return;
   context.backend.scale(step.residual, layer.scalar, step.residual);
-  if (next_norm.data != nullptr) run_norm(context, step.residual, next_norm, step.normed);
+  if (!next_norm.empty()) run_norm(context, step.residual, next_norm, step.normed);
 }
 
 }  // namespace headrace

@@ -11,8 +11,8 @@ namespace headrace {
 
 /// A layer with its weights.
 struct Layer {
-  DeviceVector mixer_norm, feed_forward_norm, mixer_post_norm, feed_forward_post_norm;
-  DeviceVector last_post_norm;
+  DeviceNorm mixer_norm, feed_forward_norm, mixer_post_norm, feed_forward_post_norm;
+  DeviceNorm mixer_sum_norm, feed_forward_sum_norm, last_post_norm;
   float mixer_scale = 1.0f, feed_forward_scale = 1.0f;
   bool parallel = false;
   int64_t mixed_columns = 0;                  ///< MixerSources::mixed_columns
@@ -22,7 +22,7 @@ struct Layer {
   float scalar = 1.0f;                        ///< of the residual, at last
 
   /// The norm that its first block reads; may be empty.
-  const TensorView& first_norm() const;
+  NormView first_norm() const;
   const PackedWeight& first_weight() const;
 };
 
@@ -40,6 +40,6 @@ StepRows mixer_rows(const Layer& layer, const StepRows& step);
 
 /// What of a layer comes behind its mixing of rows. `next_norm` and `next_weight` as in Tail.
 void finish_layer(const BlockContext& context, const Layer& layer, const StepRows& step,
-                  const TensorView& next_norm, const PackedWeight& next_weight);
+                  const NormView& next_norm, const PackedWeight& next_weight);
 
 }  // namespace headrace

@@ -30,7 +30,7 @@ MtpBlock::MtpBlock(Backend& backend, const ModelConfig& config, const MtpSources
       join_(reader.matrix(sources.join)),
       layer_(load_layer(backend, reader, sources.layer, config.num_layers)),
       final_norm_(reader.vector(sources.final_norm)) {
-  if (!sources.final_norm.empty()) shared_.final_norm = final_norm_.view;
+  if (!sources.final_norm.empty()) shared_.final_norm = {final_norm_.view, {}};
 }
 
 void MtpBlock::measure(const ScratchSizes& sizes, Carver& carver) { lay_out(sizes, carver); }
@@ -59,7 +59,7 @@ TensorView MtpBlock::run(const BlockContext& context, const MtpStep& step, KvCac
   const StepRows all = first_rows(scratch_.rows, count);
   join_inputs(context, step, all);
   make_rope_tables(backend, config_, all);
-  run_norm(context, all.residual, layer_.mixer_norm.view, all.normed);
+  run_norm(context, all.residual, layer_.mixer_norm.view(), all.normed);
   const std::span<const int32_t> wanted = step.batch.logit_rows;
   const TensorView logits = scratch_.logits.first_rows(static_cast<int64_t>(wanted.size()));
   if (wanted.empty()) {
@@ -82,8 +82,8 @@ void MtpBlock::join_inputs(const BlockContext& context, const MtpStep& step, con
   backend.gather_rows(from, step.rows, rows.delta);
   shared_.vocabulary.embed(backend, rows.residual);
   shared_.vocabulary.finish_embedding(backend, rows.residual);
-  run_norm(context, rows.residual, embedding_norm_.view, joined.columns(0, hidden));
-  run_norm(context, rows.delta, hidden_norm_.view, joined.columns(hidden, hidden));
+  run_norm(context, rows.residual, {embedding_norm_.view, {}}, joined.columns(0, hidden));
+  run_norm(context, rows.delta, {hidden_norm_.view, {}}, joined.columns(hidden, hidden));
   backend.linear(joined, *join_, {}, rows.residual);
 }
 

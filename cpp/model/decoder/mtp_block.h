@@ -27,7 +27,7 @@ class MtpBlock {
   /// What the block shares with the model, which must outlive the block.
   struct Shared {
     const Vocabulary& vocabulary;
-    TensorView final_norm;
+    NormView final_norm;
   };
 
   MtpBlock(Backend& backend, const ModelConfig& config, const MtpSources& sources,

@@ -77,6 +77,11 @@ struct Family {
   std::vector<const char*> prefixes = {"model."};
   const char* embedding = "embed_tokens";  ///< the module of the tokens' embedding
   const char* final_norm = "norm";         ///< of the norm behind the last layer
+  const char* layers = "layers.";          ///< before a layer's number, in tensors' names
+  /// Of an encoder, which gives embeddings and no text: lists its embedding and its final norm.
+  /// Null: they are as Llama's.
+  void (*list_ends)(const ModelConfig& config, const TensorNaming& naming,
+                    ModelSources& out) = nullptr;
   /// What the block that guesses tokens reads. Null: its checkpoints have none.
   MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
   bool mtp_is_layer = false;  ///< checkpoints have the block as a layer behind the last
@@ -84,6 +89,12 @@ struct Family {
   const VisionFamily* vision = nullptr;
   /// Keys of published configs that don't change what is computed ("fuse_*": a beginning).
   std::vector<std::string_view> harmless_keys;
+
+  bool is_encoder() const noexcept { return list_ends != nullptr; }
+  /// In torch's layout, with that prefix.
+  TensorNaming torch_naming(const char* prefix) const {
+    return {.layout = CheckpointLayout::kTorch, .prefix = prefix, .layers = layers};
+  }
 };
 
 /// All families of this build.
@@ -132,6 +143,10 @@ const Family& qwen3_vl_family();
 const Family& qwen3_vl_moe_family();
 const Family& ernie4_5_moe_vl_family();
 const Family& ernie4_5_vl_moe_family();
+const Family& bert_family();
+const Family& roberta_family();
+const Family& xlm_roberta_family();
+const Family& modernbert_family();
 
 /// Throws Error(kUnsupported) for heads that no backend runs.
 void check_head_dim(const ConfigReader& reader, const char* key, int64_t head_dim);

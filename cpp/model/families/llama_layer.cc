@@ -8,18 +8,23 @@
 
 namespace headrace {
 
-VectorSource list_norm(const ModelConfig& config, const LayerNaming& naming,
-                       const std::string& name, const std::string& module, int64_t n) {
-  VectorSource out = naming.norm(name, module, n);
-  out.offset = config.norm_offset;
-  out.is_float = config.norm_offset != 0.0f;  // the sum has more digits than what was stored
+NormSource list_norm(const ModelConfig& config, const LayerNaming& naming, const std::string& name,
+                     const std::string& module, int64_t n) {
+  NormSource out;
+  out.weight = naming.norm(name, module, n);
+  out.weight.offset = config.norm_offset;
+  out.weight.is_float = config.norm_offset != 0.0f;  // the sum has more digits than what was stored
+  if (config.norm_bias) {
+    out.bias = {.name = naming.own(name + "_bias"),
+                .parts = {{naming.stored(module) + ".bias", n}}};
+  }
   return out;
 }
 
 LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming,
                         const LayerNames& names) {
   LayerSources out;
-  const auto list = [&](VectorSource& norm, const char* name, const char* module) {
+  const auto list = [&](NormSource& norm, const char* name, const char* module) {
     if (module != nullptr) norm = list_norm(config, naming, name, module, config.hidden_size);
   };
   list(out.mixer_norm, "input_norm", names.mixer_norm);
@@ -100,9 +105,9 @@ std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
   auto out = plain_attention(config, naming.layer());
   if (config.qk_norm) {
     const bool row = config.qk_norm_kind == QkNorm::kRow;
-    out->q_norm = list_norm(config, naming, "q_norm", names.q_norm, row ? q : d);
+    out->q_norm = list_norm(config, naming, "q_norm", names.q_norm, row ? q : d).weight;
     if (heads.reads < 0) {
-      out->k_norm = list_norm(config, naming, "k_norm", names.k_norm, row ? kv : d);
+      out->k_norm = list_norm(config, naming, "k_norm", names.k_norm, row ? kv : d).weight;
     }
   }
   out->qkv = naming.linear("qkv", qkv, hidden, config.qkv_bias);

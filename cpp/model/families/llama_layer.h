@@ -34,8 +34,8 @@ LayerSources list_named_layer(const ModelConfig& config, const LayerNaming& nami
 LayerSources list_layer_with_norms_behind(const ModelConfig& config, const LayerNaming& naming);
 
 /// A norm of the model's kind.
-VectorSource list_norm(const ModelConfig& config, const LayerNaming& naming,
-                       const std::string& name, const std::string& module, int64_t n);
+NormSource list_norm(const ModelConfig& config, const LayerNaming& naming, const std::string& name,
+                     const std::string& module, int64_t n);
 
 /// The norms of both blocks, and their scale.
 LayerSources list_norms(const ModelConfig& config, const LayerNaming& naming,

@@ -8,11 +8,12 @@ MtpSources list_mtp_block(const ModelConfig& config, const LayerNaming& naming,
                           const MtpNames& names) {
   const int64_t hidden = config.hidden_size;
   MtpSources out;
-  out.embedding_norm = list_norm(config, naming, "embedding_norm", names.embedding_norm, hidden);
-  out.hidden_norm = list_norm(config, naming, "hidden_norm", names.hidden_norm, hidden);
+  out.embedding_norm =
+      list_norm(config, naming, "embedding_norm", names.embedding_norm, hidden).weight;
+  out.hidden_norm = list_norm(config, naming, "hidden_norm", names.hidden_norm, hidden).weight;
   out.join = naming.matrix("join", {{names.join, hidden}}, 2 * hidden);
   if (names.final_norm != nullptr) {
-    out.final_norm = list_norm(config, naming, "final_norm", names.final_norm, hidden);
+    out.final_norm = list_norm(config, naming, "final_norm", names.final_norm, hidden).weight;
   }
   return out;
 }

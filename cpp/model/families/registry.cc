@@ -48,6 +48,10 @@ std::span<const Family* const> all_families() {
       &granitemoehybrid_family(),
       &nemotron_h_family(),
       &falcon_h1_family(),
+      &bert_family(),
+      &roberta_family(),
+      &xlm_roberta_family(),
+      &modernbert_family(),
   };
   return kFamilies;
 }

@@ -116,8 +116,7 @@ Nlohmann to_nlohmann(const JsonValue& value) {
 
 }  // namespace
 
-JsonValue parse_json_object(std::string_view text, const std::string& origin,
-                            const JsonLimits& limits) {
+JsonValue parse_json(std::string_view text, const std::string& origin, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
     throw_error(ErrorCode::kCorruptFile, origin, " has ", text.size(), " bytes of JSON; at most ",
                 limits.max_bytes, " are accepted.");
@@ -125,6 +124,12 @@ JsonValue parse_json_object(std::string_view text, const std::string& origin,
   JsonValue root;
   Builder builder(origin, limits, root);
   Nlohmann::sax_parse(text.begin(), text.end(), &builder);
+  return root;
+}
+
+JsonValue parse_json_object(std::string_view text, const std::string& origin,
+                            const JsonLimits& limits) {
+  JsonValue root = parse_json(text, origin, limits);
   if (!root.is_object()) {
     throw_error(ErrorCode::kCorruptFile, origin, " is JSON but not an object.");
   }

@@ -16,8 +16,10 @@ struct JsonLimits {
   size_t max_values = 1u << 20;  ///< bounds the memory that the parsed form takes
 };
 
-/// Parses one JSON object, exactly: UTF-8, no comments, no duplicate keys, nothing behind it.
-/// Throws Error(kCorruptFile) naming `origin` (a file) and the fault.
+/// Parses one JSON value, exactly: UTF-8, no comments, no duplicate keys, nothing behind it. Throws
+/// Error(kCorruptFile) naming `origin` (a file) and the fault.
+JsonValue parse_json(std::string_view text, const std::string& origin, const JsonLimits& limits);
+/// The same of an object.
 JsonValue parse_json_object(std::string_view text, const std::string& origin,
                             const JsonLimits& limits);
 

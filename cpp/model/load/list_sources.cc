@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "model/families/family.h"
+#include "model/families/llama_layer.h"
 #include "model/families/wrapper.h"
 #include "model/load/load_config.h"
 #include "model/sources/source_checker.h"
@@ -89,7 +90,8 @@ TensorNaming detect_decoder(const Family& family, const ModelConfig& config,
   for (const char* prefix : prefixes) {
     const TensorNaming paddle{CheckpointLayout::kPaddle, prefix};
     const std::string fused = first_tensor(family, config, paddle);
-    const std::string plain = first_tensor(family, config, {CheckpointLayout::kTorch, prefix});
+    TensorNaming torch = family.torch_naming(prefix);
+    const std::string plain = first_tensor(family, config, torch);
     if (fused != plain && checkpoint.find(fused) != nullptr) {
       if (family.has_paddle_layout) return paddle;
       throw_error(ErrorCode::kUnsupported, "the checkpoint has the fused tensor ", fused,
@@ -100,9 +102,10 @@ TensorNaming detect_decoder(const Family& family, const ModelConfig& config,
       throw_error(ErrorCode::kUnsupported, "the checkpoint has ", plain,
                   ": Paddle's layout without fused qkv_proj is not supported.");
     }
-    return {CheckpointLayout::kTorch, prefix, detect_experts(config, checkpoint, prefix)};
+    torch.experts = detect_experts(config, checkpoint, prefix);
+    return torch;
   }
-  std::string names = first_tensor(family, config, {CheckpointLayout::kTorch, prefixes.front()});
+  std::string names = first_tensor(family, config, family.torch_naming(prefixes.front()));
   if (family.has_paddle_layout) {
     names += " nor " + first_tensor(family, config, {CheckpointLayout::kPaddle, "ernie."});
   }
@@ -125,7 +128,7 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
   const VisionFamily* vision = family->vision;
   if (vision == nullptr) {
     std::vector<const char*> prefixes = family->prefixes;
-    prefixes.insert(prefixes.end(), {"ernie.", ""});
+    if (!family->is_encoder()) prefixes.insert(prefixes.end(), {"ernie.", ""});
     return detect_decoder(*family, config, checkpoint, prefixes);
   }
   TensorNaming out = detect_decoder(*family, config, checkpoint, vision->text_prefixes);
@@ -212,7 +215,7 @@ TensorNaming likely_naming(const ModelConfig& config) {
     return out;
   }
   if (family != nullptr && out.layout == CheckpointLayout::kTorch) {
-    out.prefix = family->prefixes.front();
+    out = family->torch_naming(family->prefixes.front());
   }
   if (family == nullptr || family->vision == nullptr) return out;
   if (out.layout == CheckpointLayout::kTorch) out.prefix = family->vision->text_prefixes.front();
@@ -221,6 +224,27 @@ TensorNaming likely_naming(const ModelConfig& config) {
 }
 
 namespace {
+
+/// The layers behind pooling, the first of which reads [n, H].
+std::vector<HeadLayerSources> list_pool_head(const ModelConfig& config,
+                                             const TensorNaming& naming) {
+  std::vector<HeadLayerSources> out;
+  int64_t inputs = config.hidden_size;
+  for (const HeadLayer& layer : config.pool_head.layers) {
+    TensorNaming own = naming;
+    if (!layer.is_in_body) own.prefix.clear();
+    const LayerNaming names(own, str_cat("pool_head.", out.size(), "."), "");
+    HeadLayerSources& sources = out.emplace_back();
+    sources.linear = names.linear("linear", {{layer.module, layer.outputs}}, inputs, layer.bias);
+    sources.linear.matrix.adaptable = false;
+    sources.activation = layer.activation;
+    if (!layer.norm.empty()) {
+      sources.norm = list_norm(config, names, "norm", layer.norm, layer.outputs);
+    }
+    inputs = layer.outputs;
+  }
+  return out;
+}
 
 /// ModelSources::adapter_parts of those layers.
 int64_t count_parts(const std::vector<LayerSources>& layers) {
@@ -301,11 +325,14 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   }
   number_sites(out);
   out.adapter_parts = count_adapter_parts(*family, config, naming, out);
-  out.final_norm = {.name = "final_norm",
-                    .parts = {{str_cat(naming.prefix, family->final_norm, ".weight"), hidden}},
-                    .offset = config.norm_offset,
-                    .is_norm = true,
-                    .is_float = config.norm_offset != 0.0f};
+  out.final_norm.weight = {
+      .name = "final_norm",
+      .parts = {{str_cat(naming.prefix, family->final_norm, ".weight"), hidden}},
+      .offset = config.norm_offset,
+      .is_norm = true,
+      .is_float = config.norm_offset != 0.0f};
+  out.pool_head = list_pool_head(config, naming);
+  if (family->is_encoder()) family->list_ends(config, naming, out);
   if (!config.tie_word_embeddings) {
     out.head = {.name = "head",
                 .parts = {{naming.head, vocab}},

@@ -11,8 +11,10 @@
 #include "model/checkpoint/mapped_file.h"
 #include "model/config/config_reader.h"
 #include "model/config/config_text.h"
+#include "model/config/dense_modules.h"
 #include "model/config/rope_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/layer_keys.h"
 #include "model/families/wrapper.h"
 #include "model/json/json.h"
 
@@ -48,6 +50,7 @@ constexpr std::string_view kHarmlessKeys[] = {
     "attn_pdrop",
     "attention_probs_dropout_prob",
     "hidden_dropout_prob",
+    "classifier_dropout",
     "attn_implementation",
     "use_flash_attn",
     "use_flash_attention",
@@ -78,6 +81,8 @@ constexpr std::string_view kHarmlessKeys[] = {
     "problem_type",
     "finetuning_task",
     "model_max_length",
+    "sentence_transformers",
+    "sbert_ce_default_activation_function",
     // generation defaults of old files; sampling reads generation_config.json
     "return_dict_in_generate",
     "max_length",
@@ -307,15 +312,19 @@ StoredQuantization read_quantization(ConfigReader& reader) {
 /// is_causal. Alibaba's gte-Qwen2 models bring code of their own whose attention is bidirectional
 /// where the key does not say otherwise.
 bool read_causal(ConfigReader& reader, const ModelConfig& config) {
-  bool usual = true;
+  bool usual = config.causal;
   if (const JsonValue* code = reader.find("auto_map"); code != nullptr && code->is_object()) {
     const JsonValue* found = code->find("AutoModel");
-    usual = config.model_type != "qwen2" || found == nullptr || !found->is_string() ||
-            !found->text().ends_with("modeling_qwen.Qwen2Model");
+    const bool is_gte = config.model_type == "qwen2" && found != nullptr && found->is_string() &&
+                        found->text().ends_with("modeling_qwen.Qwen2Model");
+    usual = usual && !is_gte;
   }
   const bool causal = reader.find("is_causal") == nullptr ? usual : reader.flag("is_causal", usual);
+  if (causal && !config.causal) {
+    reader.fail_unsupported("is_causal", "this family's attention is bidirectional");
+  }
   const bool has_window = std::ranges::any_of(config.layer_window, [](int32_t w) { return w > 0; });
-  if (!causal && has_window) {
+  if (!causal && config.causal && has_window) {
     reader.fail_unsupported("is_causal",
                             "bidirectional attention with a sliding window doesn't run");
   }
@@ -356,20 +365,6 @@ void read_ropes(ConfigReader& reader, const Family& family, ModelConfig& config)
   for (size_t i = 0; i < config.layer_rope.size(); ++i) {
     config.layer_rope[i] = config.layer_window[i] > 0 ? 1 : 0;
   }
-}
-
-Activation read_activation(ConfigReader& reader, const FamilyDefaults& defaults) {
-  constexpr std::pair<std::string_view, Activation> kActivations[] = {
-      {"silu", Activation::kSilu},
-      {"swish", Activation::kSilu},
-      {"gelu", Activation::kGeluErf},
-      {"gelu_pytorch_tanh", Activation::kGeluTanh}};
-  const std::string name = reader.text(defaults.activation_key, defaults.activation);
-  for (const auto& [known, activation] : kActivations) {
-    if (name == known) return activation;
-  }
-  reader.fail_unsupported(defaults.activation_key,
-                          "this build knows silu, swish, gelu and gelu_pytorch_tanh");
 }
 
 /// Adds eos_token_id, a number or a list, to `ids`.
@@ -413,10 +408,15 @@ ModelConfig parse_model_config(const std::string& config_json,
   config.stored_quantization = read_quantization(reader);
   family.read(reader, config);
   config.causal = read_causal(reader, config);
+  if (family.is_encoder()) {
+    config.has_head = false;
+    config.tie_word_embeddings = true;
+  }
   if (family.vision != nullptr) read_vision(reader, json, *family.vision, config);
   read_ropes(reader, family, config);
   if (std::ranges::count(config.layer_rope, kNoRope) == config.num_layers) config.ropes.clear();
-  config.gate.activation = read_activation(reader, family.defaults);
+  config.gate.activation =
+      read_activation(reader, family.defaults.activation_key, family.defaults.activation);
   read_eos(reader, config.vocab_size, config.eos_token_ids);
   std::vector<std::string_view> harmless = family.harmless_keys;
   harmless.insert(harmless.end(), std::begin(kHarmlessKeys), std::end(kHarmlessKeys));
@@ -432,13 +432,14 @@ ModelConfig parse_model_config(const std::string& config_json,
 }
 
 ModelConfig load_model_config(const std::filesystem::path& folder) {
-  const std::string config = read_config_text(folder);
+  const std::string text = read_config_text(folder);
   const auto generation = folder / "generation_config.json";
   std::error_code ignored;
   const bool has_generation = std::filesystem::exists(generation, ignored);
-  return parse_model_config(config, has_generation
-                                        ? read_small_file(generation, kConfigLimits.max_bytes)
-                                        : std::string());
+  ModelConfig out = parse_model_config(
+      text, has_generation ? read_small_file(generation, kConfigLimits.max_bytes) : std::string());
+  if (out.pool_head.layers.empty()) out.pool_head.layers = read_dense_modules(folder);
+  return out;
 }
 
 bool has_mtp(const ModelConfig& config) {

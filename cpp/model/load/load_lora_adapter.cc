@@ -69,7 +69,7 @@ Sites list_sites(const ModelConfig& config) {
     prefixes.insert(prefixes.end(), wrapper->prefixes.begin(), wrapper->prefixes.end());
   }
   for (const char* prefix : prefixes) {
-    namings.push_back({CheckpointLayout::kTorch, prefix});
+    namings.push_back(family->torch_naming(prefix));
   }
   if (family != nullptr && family->has_paddle_layout) {
     for (const char* prefix : {"model.", "ernie."}) {

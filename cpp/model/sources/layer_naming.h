@@ -25,6 +25,7 @@ struct TensorNaming {
   std::string vision;  ///< before the tower's tensors, of a model that has one
   std::string head = "lm_head.weight";
   ExpertLayout mtp_experts = ExpertLayout::kSeparate;  ///< of the MTP block's layer
+  std::string layers = "layers.";  ///< behind the prefix, before a layer's number
 };
 
 /// Makes the sources of one layer from what its modules are called.
@@ -35,7 +36,7 @@ class LayerNaming {
         experts_(naming.experts),
         layer_(layer),
         name_("layers." + std::to_string(layer) + "."),
-        stem_(naming.prefix + name_) {}
+        stem_(naming.prefix + naming.layers + std::to_string(layer) + ".") {}
   /// Of an MTP block's layer, which counts as the decoder's first: `own` instead of "layers.3.",
   /// and in the checkpoint `stored`.
   LayerNaming(const TensorNaming& naming, std::string own, const std::string& stored)

@@ -14,6 +14,10 @@ void append_present(const std::vector<Source*>& sources, std::vector<Out*>& out)
   }
 }
 
+void append_norm(const NormSource& norm, std::vector<const VectorSource*>& out) {
+  append_present(std::vector{&norm.weight, &norm.bias}, out);
+}
+
 }  // namespace
 
 std::vector<BlockSources*> LayerSources::blocks() const {
@@ -38,9 +42,12 @@ std::vector<const MatrixSource*> LayerSources::matrices() const {
 
 std::vector<const VectorSource*> LayerSources::vectors() const {
   std::vector<const VectorSource*> out;
-  append_present(std::vector{&mixer_norm, &feed_forward_norm, &mixer_post_norm,
-                             &feed_forward_post_norm, &last_post_norm, &scalar},
-                 out);
+  for (const NormSource* norm :
+       {&mixer_norm, &feed_forward_norm, &mixer_post_norm, &feed_forward_post_norm, &mixer_sum_norm,
+        &feed_forward_sum_norm, &last_post_norm}) {
+    append_norm(*norm, out);
+  }
+  append_present(std::vector{&scalar}, out);
   for (BlockSources* block : blocks()) append_present(block->vectors(), out);
   return out;
 }
@@ -63,6 +70,7 @@ std::vector<const MatrixSource*> ModelSources::proper_matrices() const {
   append_present(std::vector{&embedding, &head}, out);
   if (per_layer) append_present(std::vector{&per_layer->table, &per_layer->projection}, out);
   for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
+  for (const HeadLayerSources& layer : pool_head) out.push_back(&layer.linear.matrix);
   if (vision) append_present(vision->matrices(), out);
   return out;
 }
@@ -74,9 +82,16 @@ std::vector<const MatrixSource*> ModelSources::matrices() const {
 }
 
 std::vector<const VectorSource*> ModelSources::vectors() const {
-  std::vector<const VectorSource*> out{&final_norm};
+  std::vector<const VectorSource*> out;
+  append_present(std::vector{&positions, &token_types}, out);
+  append_norm(embedding_norm, out);
+  append_norm(final_norm, out);
   if (per_layer) out.push_back(&per_layer->norm);
   for (const LayerSources& layer : layers) append_present(layer.vectors(), out);
+  for (const HeadLayerSources& layer : pool_head) {
+    if (!layer.linear.bias.empty()) out.push_back(&layer.linear.bias);
+    append_norm(layer.norm, out);
+  }
   if (mtp) append_present(mtp->vectors(), out);
   if (vision) append_present(vision->vectors(), out);
   return out;
@@ -124,7 +139,9 @@ void share_sources(const RankPlace& place, ModelSources& sources) {
   };
   for (LayerSources& layer : sources.layers) share_layer(layer);
   if (sources.mtp) share_layer(sources.mtp->layer);
-  if (place.index > 0) sources.vision.reset();
+  if (place.index == 0) return;
+  sources.vision.reset();
+  sources.pool_head.clear();
 }
 
 ModelConfig share_config(const RankPlace& place, const ModelConfig& config) {

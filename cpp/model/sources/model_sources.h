@@ -24,18 +24,20 @@ inline bool is_mtp_weight(std::string_view name) { return name.starts_with("mtp.
 struct LayerSources {
   /// [H] of what the blocks read. Without its own, the mixer reads the residual itself; the
   /// feed-forward block does, too, or reads the rows that the mixer has read (parallel).
-  VectorSource mixer_norm, feed_forward_norm;
+  NormSource mixer_norm, feed_forward_norm;
   /// [H] of what the blocks give, before it is added; may be empty.
-  VectorSource mixer_post_norm, feed_forward_post_norm;
+  NormSource mixer_post_norm, feed_forward_post_norm;
   /// Of what the blocks give, behind that norm.
   float mixer_scale = 1.0f, feed_forward_scale = 1.0f;
+  /// [H] of the residual with that added, which becomes the residual; may be empty.
+  NormSource mixer_sum_norm, feed_forward_sum_norm;
   bool parallel = false;
   std::unique_ptr<MixerSources> mixer;               ///< null: it has none
   std::unique_ptr<FeedForwardSources> feed_forward;  ///< likewise
   /// A block behind it, which reads the residual itself; null: none. Then the norm of what it
   /// gives.
   std::unique_ptr<FeedForwardSources> last;
-  VectorSource last_post_norm;
+  NormSource last_post_norm;
   VectorSource scalar;  ///< [1] what the residual is multiplied by at last; may be empty
   std::vector<std::string> ignored;  ///< as ModelSources::ignored
 
@@ -53,6 +55,13 @@ struct PerLayerInputSources {
   VectorSource norm;        ///< [P]
 };
 
+/// A layer behind pooling (HeadLayer).
+struct HeadLayerSources {
+  LinearSource linear;  ///< never quantized, and no adapter changes it
+  std::optional<Activation> activation;
+  NormSource norm;  ///< may be empty
+};
+
 /// A block that guesses a token further (mtp_block.h). No adapter changes it.
 struct MtpSources {
   VectorSource embedding_norm, hidden_norm;  ///< [H]
@@ -67,16 +76,21 @@ struct MtpSources {
 /// The whole model's. Its linears that adapters may change are numbered from 0 on.
 struct ModelSources {
   MatrixSource embedding;  ///< [V, H]
+  /// [rows, H] each, or empty: a token's embedding has the row of its position added, and that of
+  /// its token type. Then comes a norm, which may be empty.
+  VectorSource positions, token_types;
+  NormSource embedding_norm;
   std::vector<LayerSources> layers;
   std::optional<PerLayerInputSources> per_layer;  ///< of ModelConfig::per_layer_input
-  VectorSource final_norm;
+  NormSource final_norm;
   MatrixSource head;  ///< [V, H]; empty if the embedding serves as head
   int32_t num_sites = 0;
   /// adapter_parts() of the linear that has most, of those that adapters may change, in the names
   /// that adapters have (CheckpointLayout::kTorch's).
   int64_t adapter_parts = 1;
-  std::optional<MtpSources> mtp;        ///< of ModelConfig::uses_mtp
-  std::optional<VisionSources> vision;  ///< of ModelConfig::vision
+  std::vector<HeadLayerSources> pool_head;  ///< of ModelConfig::pool_head
+  std::optional<MtpSources> mtp;            ///< of ModelConfig::uses_mtp
+  std::optional<VisionSources> vision;      ///< of ModelConfig::vision
   /// What the names of tensors of the checkpoint that the model has no place for begin with.
   std::vector<std::string> ignored;
   RankPlace rank;  ///< whose part they are (share_sources)
@@ -96,7 +110,8 @@ struct ModelSources {
 SourceRange share_vocabulary(int64_t vocab_size, const RankPlace& place);
 
 /// The sources become those of one rank, which reads nothing else of the checkpoint: its part of
-/// embedding, head and blocks; of a vision tower all or, but for rank 0, nothing. Throws
+/// embedding, head and blocks; of a vision tower and of what comes behind pooling all or, but for
+/// rank 0, nothing. Throws
 /// Error(kUnsupported) naming what the ranks can't share.
 void share_sources(const RankPlace& place, ModelSources& sources);
 

@@ -108,6 +108,13 @@ struct VectorSource {
   int64_t n() const noexcept;
 };
 
+/// A norm. Only a layer norm may have a bias.
+struct NormSource {
+  VectorSource weight, bias;
+
+  bool empty() const noexcept { return weight.empty(); }
+};
+
 /// A linear of a block.
 struct LinearSource {
   MatrixSource matrix;

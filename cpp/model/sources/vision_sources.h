@@ -14,11 +14,6 @@
 
 namespace headrace {
 
-/// A norm: of an RMS norm the bias is empty.
-struct NormSource {
-  VectorSource weight, bias;
-};
-
 struct VisionBlockSources {
   NormSource norm_1, norm_2;
   LinearSource q, kv, proj;  ///< [W, W], [2 W, W] keys first, [W, W]

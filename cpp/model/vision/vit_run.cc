@@ -367,7 +367,7 @@ void VitRun::join(const VitJoin& join, const TensorView& x, const TensorView& ou
   normalize(join.norm, delta, out);
 }
 
-void VitRun::normalize(const VitNorm& norm, const TensorView& x, const TensorView& out) {
+void VitRun::normalize(const DeviceNorm& norm, const TensorView& x, const TensorView& out) {
   if (model_.config.rms_norm) {
     model_.backend.rms_norm(x, norm.weight.view, model_.config.norm_eps, out);
   } else {

@@ -82,7 +82,7 @@ class VitRun final : public TowerRun {
   void join_squares(const Tile& tile);
   void join_grids(const Tile& tile);
   void join(const VitJoin& join, const TensorView& x, const TensorView& out);
-  void normalize(const VitNorm& norm, const TensorView& x, const TensorView& out);
+  void normalize(const DeviceNorm& norm, const TensorView& x, const TensorView& out);
 
   const VitModel& model_;
   PatchGrid grid_;

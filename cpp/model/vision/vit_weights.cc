@@ -19,7 +19,7 @@ class Reader {
     return out;
   }
 
-  VitNorm norm(const NormSource& source) { return {vector(source.weight), vector(source.bias)}; }
+  DeviceNorm norm(const NormSource& source) { return {vector(source.weight), vector(source.bias)}; }
 
   VitJoin join(const JoinSources& source) {
     Linear up = linear(source.up);

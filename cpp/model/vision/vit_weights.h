@@ -10,31 +10,26 @@
 
 namespace headrace {
 
-struct VitNorm {
-  DeviceVector weight, bias;
-  bool empty() const noexcept { return weight.view.data == nullptr; }
-};
-
 struct VitBlock {
-  VitNorm norm_1, norm_2;
+  DeviceNorm norm_1, norm_2;
   Linear q, kv, proj, up, down;
 };
 
 struct VitMerger {
-  VitNorm norm;
+  DeviceNorm norm;
   bool joins_first = false;
   Linear up, down;
 };
 
 struct VitJoin {
   Linear up, down;
-  VitNorm norm;
+  DeviceNorm norm;
 };
 
 struct VitResampler {
   VitJoin square, grids;
   Linear out;
-  VitNorm norm;
+  DeviceNorm norm;
 };
 
 /// A tower's numbers, as VisionSources lists them.
@@ -43,7 +38,7 @@ struct VitWeights {
   DeviceVector positions;  ///< [side^2, W], or empty; what the host reads them from if it can
   std::vector<float> position_copy;  ///< else
   std::vector<VitBlock> blocks;
-  VitNorm last_norm;
+  DeviceNorm last_norm;
   std::vector<VitMerger> mergers;
   std::optional<VitResampler> resampler;
   size_t bytes = 0;

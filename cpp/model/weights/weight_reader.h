@@ -16,6 +16,20 @@ struct DeviceVector {
   }
 };
 
+/// A norm's weights, and the bias that a layer norm may have. Empty: there is none.
+struct NormView {
+  TensorView weight, bias;
+
+  bool empty() const noexcept { return weight.data == nullptr; }
+};
+
+struct DeviceNorm {
+  DeviceVector weight, bias;
+
+  bool empty() const noexcept { return weight.view.data == nullptr; }
+  NormView view() const { return {weight.view, bias.view}; }
+};
+
 /// Where a decoder's weights come from. Uses the backend's thread.
 class WeightReader {
  public:
@@ -23,6 +37,7 @@ class WeightReader {
   /// Null for an empty source.
   virtual std::unique_ptr<PackedWeight> matrix(const MatrixSource& source) = 0;
   virtual DeviceVector vector(const VectorSource& source) = 0;
+  DeviceNorm norm(const NormSource& source) { return {vector(source.weight), vector(source.bias)}; }
   /// Bytes of what was read that lie in memory the backend adopted.
   virtual size_t adopted_bytes() const { return 0; }
 };

@@ -41,6 +41,7 @@ class Pipeline {
   Pipeline(TokenizerParts parts, SequenceEnds ends);
 
   const TokenizerParts& parts() const noexcept { return parts_; }
+  const PostProcessor& post_processor() const noexcept { return post_processor_; }
   std::unique_ptr<EncodeScratch> make_scratch() const;
 
   /// The ids and, unless null, the bytes of the text that each stands for; special tokens

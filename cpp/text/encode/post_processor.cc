@@ -44,6 +44,11 @@ size_t trailing_spaces(std::string_view text) {
   return count;
 }
 
+int32_t type_of(const json::Value& piece) {
+  const json::Value* type = piece.find("type_id");
+  return type == nullptr ? 0 : json::id_of(*type, "type_id");
+}
+
 }  // namespace
 
 PostProcessor::PostProcessor(const json::Value& spec) {
@@ -60,10 +65,10 @@ void PostProcessor::add(const json::Value& spec, int depth) {
   } else if (type == "TemplateProcessing") {
     add_template(spec);
   } else if (type == "BertProcessing") {
-    add_classifier(spec);
+    add_classifier(spec, 1, 1);
   } else if (type == "RobertaProcessing") {
     add_trim(spec);
-    add_classifier(spec);
+    add_classifier(spec, 2, 0);
   } else if (type == "ByteLevel") {
     add_trim(spec);
   } else {
@@ -83,8 +88,8 @@ void PostProcessor::add_trim(const json::Value& spec) {
   if (json::bool_of(spec, "trim_offsets") && trims_.size() < kMaxSteps) trims_.push_back(prefix);
 }
 
-/// [CLS] text [SEP].
-void PostProcessor::add_classifier(const json::Value& spec) {
+/// [CLS] text [SEP]; of two texts [CLS] text [SEP] ... text [SEP].
+void PostProcessor::add_classifier(const json::Value& spec, int between, int32_t type) {
   check_alone();
   const auto id = [&](const char* name) {
     const json::Value::List& pair = json::list_of(spec, name);
@@ -94,32 +99,47 @@ void PostProcessor::add_classifier(const json::Value& spec) {
     }
     return json::id_of(pair[1], name);
   };
-  pieces_.push_back(Piece{false, {id("cls")}});
-  pieces_.push_back(Piece{true, {}});
-  pieces_.push_back(Piece{false, {id("sep")}});
+  const int32_t end = id("sep");
+  pieces_ = {{.ids = {id("cls")}}, {.place = Place::kFirst}, {.ids = {end}}};
   without_special_ = false;  // the text stays as it is
+  pair_ = pieces_;
+  pair_.back().ids.assign(static_cast<size_t>(between), end);
+  pair_.push_back({.place = Place::kSecond, .type = type});
+  pair_.push_back({.ids = {end}, .type = type});
 }
 
 void PostProcessor::add_template(const json::Value& spec) {
   check_alone();
+  pieces_ = read_template(spec, "single", false);
+  if (const json::Value* pair = spec.find("pair"); pair != nullptr && !pair->is_null()) {
+    pair_ = read_template(spec, "pair", true);
+  }
+}
+
+std::vector<PostProcessor::Piece> PostProcessor::read_template(const json::Value& spec,
+                                                               const char* key, bool pair) const {
   const json::Value* tokens = spec.find("special_tokens");
-  const json::Value::List& pieces = json::list_of(spec, "single");
+  const json::Value::List& pieces = json::list_of(spec, key);
   if (pieces.size() > kMaxPieces) {
     throw_error(ErrorCode::kLimitExceeded, "post_processor: its template has more than ",
                 kMaxPieces, " pieces");
   }
+  std::vector<Piece> out;
   size_t special_ids = 0;
-  bool has_text = false;
+  bool has_first = false, has_second = false;
   for (const json::Value& piece : pieces) {
     if (const json::Value* sequence = piece.find("Sequence")) {
-      if (json::string_of(*sequence, "id") != "A") {
-        throw_error(ErrorCode::kCorruptFile,
-                    "post_processor: its template for one text names another");
+      const std::string& text = json::string_of(*sequence, "id");
+      const bool second = pair && text == "B";
+      if (!second && text != "A") {
+        throw_error(ErrorCode::kCorruptFile, "post_processor: its template for ",
+                    pair ? "two texts" : "one text", " names another");
       }
-      if (std::exchange(has_text, true)) {
+      if (std::exchange(second ? has_second : has_first, true)) {
         throw_error(ErrorCode::kUnsupported, "post_processor: its template has the text twice");
       }
-      pieces_.push_back(Piece{true, {}});
+      out.push_back({.place = second ? Place::kSecond : Place::kFirst,
+                     .type = pair ? type_of(*sequence) : 0});
       continue;
     }
     const json::Value* special = piece.find("SpecialToken");
@@ -132,7 +152,8 @@ void PostProcessor::add_template(const json::Value& spec) {
       throw_error(ErrorCode::kCorruptFile,
                   "its post_processor does not define the special token \"", name, "\"");
     }
-    Piece added;
+    Piece& added = out.emplace_back();
+    if (pair) added.type = type_of(*special);
     for (const json::Value& id : json::list_of(*token, "ids")) {
       if (++special_ids > kMaxSpecialIds) {
         throw_error(ErrorCode::kLimitExceeded, "post_processor: its template has more than ",
@@ -140,14 +161,16 @@ void PostProcessor::add_template(const json::Value& spec) {
       }
       added.ids.push_back(json::id_of(id, "ids"));
     }
-    pieces_.push_back(std::move(added));
   }
+  return out;
 }
 
 int32_t PostProcessor::largest_id() const noexcept {
   int32_t largest = -1;
-  for (const Piece& piece : pieces_) {
-    for (const int32_t id : piece.ids) largest = std::max(largest, id);
+  for (const std::vector<Piece>* pieces : {&pieces_, &pair_}) {
+    for (const Piece& piece : *pieces) {
+      for (const int32_t id : piece.ids) largest = std::max(largest, id);
+    }
   }
   return largest;
 }
@@ -176,15 +199,29 @@ void PostProcessor::apply(bool special, std::vector<int32_t>* ids,
   text_ids.swap(*ids);
   if (ranges != nullptr) text_ranges.swap(*ranges);
   for (const Piece& piece : pieces_) {
-    if (!piece.text && !special) continue;
-    const std::vector<int32_t>& from = piece.text ? text_ids : piece.ids;
+    const bool text = piece.place == Place::kFirst;
+    if (!text && !special) continue;
+    const std::vector<int32_t>& from = text ? text_ids : piece.ids;
     ids->insert(ids->end(), from.begin(), from.end());
     if (ranges == nullptr) continue;
-    if (piece.text) {
+    if (text) {
       ranges->insert(ranges->end(), text_ranges.begin(), text_ranges.end());
     } else {
       ranges->resize(ids->size());
     }
+  }
+}
+
+void PostProcessor::join(std::span<const int32_t> first, std::span<const int32_t> second,
+                         std::vector<int32_t>* ids, std::vector<int32_t>* types) const {
+  ids->clear();
+  types->clear();
+  for (const Piece& piece : pair_) {
+    const std::span<const int32_t> from = piece.place == Place::kFirst    ? first
+                                          : piece.place == Place::kSecond ? second
+                                                                          : piece.ids;
+    ids->insert(ids->end(), from.begin(), from.end());
+    types->resize(ids->size(), piece.type);
   }
 }
 

@@ -145,6 +145,16 @@ void Tokenizer::encode(std::string_view text, const EncodeOptions& options,
   for (const text::Range& range : ranges) spans->push_back({range.begin, range.end});
 }
 
+void Tokenizer::join_pair(std::span<const int32_t> first, std::span<const int32_t> second,
+                          std::vector<int32_t>* ids, std::vector<int32_t>* types) const {
+  const text::PostProcessor& post = impl_->pipeline().post_processor();
+  if (!post.has_pair()) {
+    throw_error(ErrorCode::kUnsupported,
+                "the tokenizer has no template that says how two texts are joined");
+  }
+  post.join(first, second, ids, types);
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   return impl_->decoder()->decode(ids, skip_special);
 }

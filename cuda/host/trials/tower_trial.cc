@@ -17,8 +17,9 @@ constexpr float kEps = 1e-6f;
 /// Two segments, of which the first has rows for two blocks; and queries of its end alone.
 constexpr int32_t kEnds[] = {72, 80};
 constexpr int64_t kRows = kEnds[1], kHeads = 2, kFirst = 61;
-constexpr Activation kKinds[] = {Activation::kSilu, Activation::kGeluErf, Activation::kGeluTanh,
-                                 Activation::kQuickGelu, Activation::kRelu2};
+constexpr Activation kKinds[] = {Activation::kSilu,     Activation::kGeluErf,
+                                 Activation::kGeluTanh, Activation::kQuickGelu,
+                                 Activation::kRelu2,    Activation::kTanh};
 constexpr int64_t kNormRows = 3, kMostCols = 2 * kMaxSegmentHead;
 
 class TowerTrial {
@@ -233,6 +234,8 @@ class TowerTrial {
         return x *
                (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x))) /
                2.0;
+      case Activation::kTanh:
+        return std::tanh(x);
       case Activation::kQuickGelu:
         break;
       case Activation::kRelu2:

@@ -14,7 +14,7 @@ void add_long(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape
   const int32_t num_keys = seq.start_pos + seq.num_rows;
   for (int32_t r = 0; r < seq.num_rows; r += rows) {
     const int32_t count = std::min(rows, seq.num_rows - r), position = seq.start_pos + r;
-    const int32_t end = end_key(position + count - 1, num_keys, shape.causal);
+    const int32_t end = end_key(position + count - 1, num_keys, shape);
     plan->long_items.push_back({sequence, seq.first_row + r, count, position, num_keys,
                                 first_key(position, shape.window) / kSplitKeys,
                                 divide_up(end, kSplitKeys), -1});
@@ -26,7 +26,8 @@ bool add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shap
                int64_t max_partials, AttentionPlan* plan) {
   const int32_t first = first_key(seq.start_pos, shape.window) / kSplitKeys;
   const int32_t num_keys = seq.start_pos + seq.num_rows;
-  const int32_t end = divide_up(num_keys, kSplitKeys);
+  const int32_t last = seq.start_pos + seq.num_rows - 1;
+  const int32_t end = divide_up(end_key(last, num_keys, shape), kSplitKeys);
   const bool alone = end - first == 1;
   if (!alone && int64_t{plan->num_partials} + end - first > max_partials) return false;
   for (int32_t split = first; split < end; ++split) {

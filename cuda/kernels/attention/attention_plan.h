@@ -70,14 +70,16 @@ constexpr int32_t first_key(int32_t position, int32_t window) {
 }
 
 /// Behind the last key that the row at `position` sees, of the sequence's `num_keys`.
-constexpr int32_t end_key(int32_t position, int32_t num_keys, bool causal) {
-  return causal ? position + 1 : num_keys;
+constexpr int32_t end_key(int32_t position, int32_t num_keys, const AttentionShape& shape) {
+  if (shape.causal) return position + 1;
+  return shape.window > 0 && shape.window < num_keys - position ? position + shape.window
+                                                                : num_keys;
 }
 
 /// Tiles of keys that a long item's rows see.
 constexpr int32_t tiles_of_item(const AttentionItem& item, const AttentionShape& shape) {
   const int32_t last = item.position + item.num_rows - 1;
-  return (end_key(last, item.num_keys, shape.causal) + kTileKeys - 1) / kTileKeys -
+  return (end_key(last, item.num_keys, shape) + kTileKeys - 1) / kTileKeys -
          first_key(item.position, shape.window) / kTileKeys;
 }
 

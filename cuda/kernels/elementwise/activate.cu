@@ -26,6 +26,10 @@ struct Relu2 {
   __device__ float operator()(float x, float) const { return x < 0.0f ? 0.0f : x * x; }
 };
 
+struct Tanh {
+  __device__ float operator()(float x, float) const { return tanhf(x); }
+};
+
 }  // namespace
 
 void activate(const ActivateArgs& args, Stream stream) {
@@ -41,6 +45,8 @@ void activate(const ActivateArgs& args, Stream stream) {
       return run(QuickGelu{});
     case Activation::kRelu2:
       return run(Relu2{});
+    case Activation::kTanh:
+      return run(Tanh{});
   }
   HEADRACE_CHECK(false, static_cast<int>(args.kind));
 }

@@ -82,6 +82,12 @@ py::tuple encode_with_offsets(const Tokenizer& tokenizer, const py::str& text,
   return py::make_tuple(list_of(ids), offsets);
 }
 
+py::tuple join_pair(const Tokenizer& tokenizer, const Ids& first, const Ids& second) {
+  Ids ids, types;
+  tokenizer.join_pair(first, second, &ids, &types);
+  return py::make_tuple(list_of(ids), list_of(types));
+}
+
 py::str decode(const Tokenizer& tokenizer, const py::iterable& numbers, bool skip_special_tokens) {
   const Ids ids = ids_of(numbers);
   std::string text;
@@ -138,6 +144,9 @@ void bind_text(py::module_& module) {
       .def("encode_with_offsets", &encode_with_offsets, py::arg("text"),
            py::arg("add_special_tokens") = false, py::arg("special_as_text") = false,
            "The ids of a text, and which of its characters each stands for.")
+      .def("join_pair", &join_pair, py::arg("first"), py::arg("second"),
+           "The ids of two texts as one, of the ids of each without special tokens; and their "
+           "types.")
       .def("decode", &decode, py::arg("ids"), py::arg("skip_special_tokens") = false,
            "The text of ids.")
       .def("spelling", &spelling, py::arg("id"), "A token as the vocabulary spells it, or None.")

@@ -385,6 +385,7 @@ class Engine:
             pooling=_core.Pooling[files.pooling.upper()],
             dimensions=files.dimensions or 0,
             normalize=files.normalize,
+            use_head=files.dense,
         )
 
     def _encode(self, model: str, text: str, add_special_tokens: bool = False) -> list[int]:

@@ -13,7 +13,9 @@ from headrace.text.model_files import read_json, read_text
 
 _POOLINGS = {"lasttoken": "last", "mean": "mean", "mean_tokens": "mean", "cls": "cls"}
 _POOLINGS["cls_token"] = "cls"
-_KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
+_KNOWN_MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
+# Their first token is there to stand for the text.
+_ENCODERS = ("bert", "roberta", "xlm-roberta", "modernbert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,8 @@ class EmbeddingFiles:
     """What they say; the defaults hold for a folder without them.
 
     found: there is a modules.json.
-    pooling: "last", "mean" or "cls". normalize: to length 1.
+    pooling: "last", "mean" or "cls"; without modules.json "cls" of an encoder.
+    dense: Dense modules follow. normalize: then to length 1.
     dimensions: truncate_dim; None: all numbers.
     prompts: texts to put before an input, by name. default_prompt_name: of the one that is put
         there unless another is asked for.
@@ -30,6 +33,7 @@ class EmbeddingFiles:
 
     found: bool = False
     pooling: str = "last"
+    dense: bool = False
     normalize: bool = True
     dimensions: int | None = None
     prompts: dict[str, str] = field(default_factory=dict)
@@ -55,7 +59,8 @@ def read_embedding_files(folder: Path) -> EmbeddingFiles:
     """
     modules = _modules(folder / "modules.json")
     if modules is None:
-        return EmbeddingFiles()
+        is_encoder = read_json(folder / "config.json").get("model_type") in _ENCODERS
+        return EmbeddingFiles(pooling="cls" if is_encoder else "last")
     kinds = [kind for kind, _ in modules]
     for kind in kinds:
         if kind not in _KNOWN_MODULES:
@@ -63,10 +68,12 @@ def read_embedding_files(folder: Path) -> EmbeddingFiles:
                 f"{folder / 'modules.json'}: the module {quoted(kind)} is not supported: this "
                 f"version of Headrace runs {', '.join(_KNOWN_MODULES)}"
             )
-    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
+    dense = ["Dense"] * kinds.count("Dense")
+    begin = ["Transformer", "Pooling", *dense]
+    if kinds not in (begin, [*begin, "Normalize"]):
         raise UnsupportedError(
             f"{folder / 'modules.json'}: the modules must be Transformer, Pooling and perhaps "
-            f"Normalize, in this order, got {', '.join(kinds) or 'none'}"
+            f"Dense and Normalize, in this order, got {', '.join(kinds) or 'none'}"
         )
     config_path = folder / "config_sentence_transformers.json"
     config = read_json(config_path)
@@ -79,12 +86,23 @@ def read_embedding_files(folder: Path) -> EmbeddingFiles:
     return EmbeddingFiles(
         True,
         _pooling(folder / modules[1][1] / "config.json"),
+        bool(dense),
         "Normalize" in kinds,
         _size(config, "truncate_dim", config_path),
         prompts,
         default,
         _max_tokens(folder / modules[0][1] / "sentence_bert_config.json"),
     )
+
+
+def classifier_activation(folder: Path) -> str:
+    """What config.json says that sentence-transformers' CrossEncoder makes of a label's logit: the
+    name of a class of torch.nn."""
+    config = read_json(folder / "config.json")
+    settings = config.get("sentence_transformers")
+    name = settings.get("activation_fn") if isinstance(settings, dict) else None
+    name = name or config.get("sbert_ce_default_activation_function") or "Sigmoid"
+    return str(name).rpartition(".")[2]
 
 
 def _modules(path: Path) -> list[tuple[str, str]] | None:

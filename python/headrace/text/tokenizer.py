@@ -113,6 +113,40 @@ class Tokenizer:
                 return ids[: before + most - added] + ids[before + len(bare) :]
         return ids[:most]
 
+    def encode_pair(
+        self, first: str, second: str, *, most: int | None = None, max_tokens: int | None = None
+    ) -> tuple[list[int], int]:
+        """The ids of two texts as one, with the special tokens around and between them, and where
+        those of type 1 begin, for a model that tells the texts apart (0: nowhere).
+
+        most: cut the end of the second text, so that there are at most so many ids. Raises
+            ValueError if the rest has as many.
+        max_tokens: of `encode`, for both texts.
+
+        Raises UnsupportedError if the tokenizer doesn't say how two texts are joined.
+        """
+        head = self.encode(first, max_tokens=max_tokens if most is None else most)
+        if most is None:
+            tail = self.encode(second, max_tokens=max_tokens)
+        else:
+            tail = self.encode_beginning(second, most)
+        try:
+            ids, types = self._core.join_pair(head, tail)
+            if most is not None and len(ids) > most:
+                room = len(tail) + most - len(ids)
+                if room < 1:
+                    raise ValueError(
+                        f"{most} tokens are too few for the first text of {len(head)}, the special "
+                        "tokens, and any of the second"
+                    )
+                ids, types = self._core.join_pair(head, tail[:room])
+        except _core.HeadraceError as error:
+            raise UnsupportedError(str(error)) from error
+        second_at = types.index(1) if 1 in types else 0
+        if types != [int(0 < second_at <= place) for place in range(len(types))]:
+            raise UnsupportedError("the tokenizer's template for two texts has unknown token types")
+        return ids, second_at
+
     def decode(
         self,
         token_ids: SupportsIndex | Iterable[SupportsIndex],

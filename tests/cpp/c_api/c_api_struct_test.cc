@@ -62,10 +62,11 @@ EXPECT_NO_TAIL_PADDING(headrace_output, reserved);
                                 active_parameters, experts, active_experts, vocab, hidden, layers,
                                 heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
                                 i20, host_blocks, kv_groups, slots, host_slots, interval, ranks_too,
-                                replicas_too, nodes, i22, i23, causal, generates, vision,
-                                embeddings, most_encoded, encoded_bytes, tower_bytes, token_bytes,
-                                i24, i25, i26, reserved, left, host_bytes, slot_bytes,
-                                mapped_weights, packed_file, replaced, load, eos] = info;
+                                replicas_too, nodes, i22, i23, causal, generates, outputs,
+                                classifies, pooled_by, pairs, vision, embeddings, most_encoded,
+                                encoded_bytes, tower_bytes, token_bytes, i24, i25, i26, reserved,
+                                left, host_bytes, slot_bytes, mapped_weights, packed_file, replaced,
+                                load, eos] = info;
   [[maybe_unused]] const auto& [state, running_replicas, waiting, running, total, free, cached,
                                 host_cached, slots_in_all, free_slots, cached_slots,
                                 cached_host_slots, finished, preempted, interrupted, steps, prompts,

@@ -112,6 +112,22 @@ std::vector<std::vector<float>> DecoderHarness::hidden(const Chunk& chunk,
   return more_hidden(rows);
 }
 
+std::vector<std::vector<float>> DecoderHarness::hidden(const std::vector<Chunk>& chunks) {
+  run(chunks, {});
+  size_t rows = 0;
+  for (const Chunk& chunk : chunks) rows += chunk.tokens.size();
+  std::vector<int32_t> all(rows);
+  std::iota(all.begin(), all.end(), 0);
+  return more_hidden(all);
+}
+
+std::vector<std::vector<float>> DecoderHarness::pool_head(
+    const std::vector<std::vector<float>>& rows) {
+  std::vector<float> joined;
+  for (const auto& row : rows) joined.insert(joined.end(), row.begin(), row.end());
+  return read(decoder_->read_pool_head(joined));
+}
+
 std::vector<std::vector<float>> DecoderHarness::more_hidden(const std::vector<int32_t>& rows) {
   return read(decoder_->hidden(rows));
 }
@@ -141,6 +157,7 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
   std::vector<SeqSlice> slices;
   std::vector<const LoraAdapter*> adapters;
   std::vector<Modality> modalities;
+  std::vector<int32_t> token_types;
   for (const Chunk& chunk : chunks) {
     modalities.insert(modalities.end(), chunk.modalities.begin(), chunk.modalities.end());
     Sequence& sequence = sequences_[static_cast<size_t>(chunk.sequence)];
@@ -150,6 +167,10 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
     if (cache_->num_state_slots() > 0) {
       slices.back().state_in = sequence.length == 0 ? kZeroState : chunk.sequence;
       slices.back().state_out = chunk.sequence;
+    }
+    for (int32_t i = 0; i < count; ++i) {
+      const bool second = chunk.second_text_at > 0 && i >= chunk.second_text_at;
+      token_types.push_back(second ? 1 : 0);
     }
     for (const int32_t token : chunk.tokens) {
       ids.push_back(token);
@@ -175,6 +196,7 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
                                  .given = given.rows,
                                  .rope_positions = rope_positions,
                                  .modalities = modalities,
+                                 .token_types = token_types,
                                  .all_hidden = config().uses_mtp},
                                 adapters, *cache_));
 }

@@ -26,6 +26,7 @@ struct Chunk {
   std::vector<std::vector<float>> added{};
   std::vector<int32_t> rope_positions{};  ///< [3][tokens], or empty: of all chunks or none
   std::vector<Modality> modalities{};     ///< likewise
+  int32_t second_text_at = 0;             ///< tokens from there on have type 1; 0: none
 };
 
 struct HarnessOptions {
@@ -81,8 +82,13 @@ class DecoderHarness {
 
   /// The step of one sequence, and its rows after the final norm.
   std::vector<std::vector<float>> hidden(const Chunk& chunk, const std::vector<int32_t>& rows);
+  /// The same of all sequences, with all rows.
+  std::vector<std::vector<float>> hidden(const std::vector<Chunk>& chunks);
   /// Other such rows of the last step.
   std::vector<std::vector<float>> more_hidden(const std::vector<int32_t>& rows);
+
+  /// Decoder::read_pool_head of rows, [rows][outputs].
+  std::vector<std::vector<float>> pool_head(const std::vector<std::vector<float>>& rows);
 
   /// A step of the MTP block, behind a step of the model.
   std::vector<std::vector<float>> guess(const GuessRows& rows);

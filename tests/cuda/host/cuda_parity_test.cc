@@ -155,6 +155,7 @@ TEST_P(CudaParity, AttentionOfEveryMaskCapAndSink) {
   for (const auto& [window, causal, cap, sinks] : {Case{0, true, 0.0f, false},
                                                    {20, true, 0.0f, true},
                                                    {0, false, 1.0f, false},
+                                                   {20, false, 0.0f, false},
                                                    {20, true, 1.0f, true}}) {
     SCOPED_TRACE(str_cat(window, causal ? " causal" : " bidirectional", " cap ", cap));
     spec.window = window;

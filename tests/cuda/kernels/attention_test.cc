@@ -153,7 +153,8 @@ class AttentionCase {
       std::vector<double> scores;
       double max = -INFINITY, total = 0.0;
       const int32_t first = first_key(position, shape_.window);
-      const int32_t end = shape_.causal ? position + 1 : num_keys;
+      const int32_t ahead = shape_.window > 0 ? position + shape_.window : num_keys;
+      const int32_t end = shape_.causal ? position + 1 : std::min(num_keys, ahead);
       for (int32_t p = first; p < end; ++p) {
         double dot = 0.0;
         for (size_t j = 0; j < d; ++j) dot += double(query[j]) * double(k_[kv(s, p, kv_head) + j]);
@@ -251,10 +252,18 @@ TEST_P(Attention, MixedStepsMatchExactSoftmax) {
       {.dtype = DType::kF32, .heads = 3, .kv_heads = 1, .head_dim = 48, .cache = DType::kF32},
       {.dtype = DType::kBF16, .head_dim = 32, .window = 300, .cache = DType::kF32},
       {.heads = 2, .kv_heads = 1, .head_dim = 128, .causal = false},
+      {.heads = 2, .kv_heads = 1, .head_dim = 64, .window = 20, .causal = false},
       {.dtype = DType::kF32,
        .heads = 2,
        .kv_heads = 1,
        .head_dim = 16,
+       .cache = DType::kF32,
+       .causal = false},
+      {.dtype = DType::kF32,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 32,
+       .window = 90,
        .cache = DType::kF32,
        .causal = false},
   };
@@ -275,6 +284,12 @@ TEST_P(Attention, CodesMatchExactSoftmax) {
       {.heads = 3, .kv_heads = 1, .head_dim = 96, .window = 70, .cache = DType::kI8},
       {.heads = 1, .kv_heads = 1, .head_dim = 256, .cache = DType::kI8},
       {.heads = 2, .kv_heads = 1, .head_dim = 128, .cache = DType::kF8E4M3, .causal = false},
+      {.heads = 2,
+       .kv_heads = 1,
+       .head_dim = 64,
+       .window = 20,
+       .cache = DType::kI8,
+       .causal = false},
       {.dtype = DType::kF16, .heads = 1, .kv_heads = 1, .head_dim = 80, .cache = DType::kF8E4M3},
       {.heads = 17, .kv_heads = 1, .head_dim = 64, .cache = DType::kF8E4M3},
       {.heads = 2, .kv_heads = 2, .head_dim = 64, .block_size = 64, .cache = DType::kU4},
@@ -383,6 +398,8 @@ TEST_P(Attention, LongChunksMatchExactSoftmax) {
       {.heads = 16, .kv_heads = 1, .window = 1, .multiprocessors = 100},
       {.heads = 17, .kv_heads = 1, .block_size = 64},
       {.heads = 2, .kv_heads = 1, .causal = false},
+      {.heads = 2, .kv_heads = 1, .window = 20, .causal = false},
+      {.heads = 2, .kv_heads = 1, .head_dim = 128, .window = 100, .causal = false},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 4, 331, random_);

@@ -28,7 +28,7 @@ TEST_P(AttentionParity, MatchesTheReferenceOnEveryIsa) {
     shape.block_size = blocks[(i + static_cast<size_t>(head_dim) / 16) % std::size(blocks)];
     const size_t mask = (i + static_cast<size_t>(head_dim) / 16) % std::size(windows);
     shape.window = windows[mask];
-    shape.causal = mask != 0;
+    shape.causal = mask % 3 != 0;  // both ways: without a window, and with one of 600
     const auto seed = static_cast<uint32_t>(1000 * head_dim) + static_cast<uint32_t>(i);
     const std::vector<float> expected = run_mixed_step(*reference, shape, seed);
     for (const std::string& isa : kernel_isas()) {
@@ -51,6 +51,29 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionParity,
                            return str_cat(dtype_name(std::get<0>(instance.param)), "_",
                                           std::get<1>(instance.param));
                          });
+
+// A window of 40 keys to each side, in a text of 700: those that a row sees lie in one tile or in
+// three, and behind the last row's window there are others.
+TEST(Attention, WindowsLookBothWays) {
+  const auto reference = backend_of("reference");
+  for (const DType dtype : kDtypes) {
+    AttentionShape shape{6, 2, 48, 32, 40, dtype};
+    shape.causal = false;
+    const auto run = [&](Backend& backend) {
+      AttentionHarness harness(backend, shape, 2, 1200, 5);
+      return harness.step({{0, 700}, {1, 19}});
+    };
+    const std::vector<float> expected = run(*reference);
+    for (const std::string& isa : kernel_isas()) {
+      for (const int32_t threads : {1, 3}) {
+        expect_close(run(*backend_of(isa, threads)), expected, tolerance(shape, 79, isa),
+                     describe(shape, isa));
+      }
+      const auto one = backend_of(isa, 1), three = backend_of(isa, 3);
+      EXPECT_TRUE(run(*one) == run(*three)) << describe(shape, isa);
+    }
+  }
+}
 
 TEST(Attention, EveryBlockSizeMeetsEveryWindow) {
   const auto reference = backend_of("reference");

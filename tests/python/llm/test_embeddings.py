@@ -108,7 +108,7 @@ def test_files_of_sentence_transformers_decide(tmp_path: Path) -> None:
     [
         ("max_tokens", (), {}, "max_tokens"),
         ("none", (), {}, "none"),
-        ("lasttoken", ("Dense",), {}, "'Dense'"),
+        ("lasttoken", ("LayerNorm",), {}, "'LayerNorm'"),
         ("lasttoken", ("Normalize", "Normalize"), {}, "in this order"),
         ("lasttoken", (), {"truncate_dim": 0}, "truncate_dim"),
         ("lasttoken", (), {"truncate_dim": 10_000}, "10000"),

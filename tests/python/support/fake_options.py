@@ -34,6 +34,8 @@ class PoolingParams:
     dimensions: int = 0
     normalize: bool = True
     logit_token_ids: Any = ()
+    use_head: bool = False
+    second_text_at: int = 0
 
 
 @dataclass(kw_only=True)

@@ -154,6 +154,10 @@ class ModelInfo:
     max_lora_rank: int = 64
     causal: bool = True
     generates: bool = True
+    head_outputs: int = 0
+    classifies: bool = False
+    classifier_pooling: Any = 2
+    tells_pairs: bool = False
     vision: bool = True
     takes_embeddings: bool = True
     max_encoder_tokens: int = 256

@@ -105,7 +105,8 @@ class UnitCutter {
     const int32_t first_key =
         spec_.window > 0 && position >= spec_.window ? position - spec_.window + 1 : 0;
     unit.first_split = first_key / kSplitTokens;
-    unit.end_position = spec_.causal ? position + unit.num_rows : seq.start_pos + seq.num_rows;
+    unit.end_position =
+        attention_end(spec_, position + unit.num_rows - 1, seq.start_pos + seq.num_rows);
     unit.num_splits = (unit.end_position - 1) / kSplitTokens + 1 - unit.first_split;
     return unit;
   }

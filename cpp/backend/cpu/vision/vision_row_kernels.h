@@ -14,6 +14,7 @@ struct VisionRowKernels {
   void (*gelu_tanh)(float* x, int64_t n);
   void (*quick_gelu)(float* x, int64_t n);
   void (*relu2)(float* x, int64_t n);
+  void (*tanh)(float* x, int64_t n);
   /// Turns every head of a row [heads][2 * pairs] by `table`, `pairs` cosines and then sines.
   /// Products and sums are rounded one by one, as the published implementations do.
   void (*rotate)(float* x, const float* table, int32_t heads, int32_t pairs);

@@ -18,6 +18,7 @@ void CpuBackend::activate(Activation kind, TensorView x) {
                         : kind == Activation::kGeluErf  ? kernels.gelu_erf
                         : kind == Activation::kGeluTanh ? kernels.gelu_tanh
                         : kind == Activation::kRelu2    ? kernels.relu2
+                        : kind == Activation::kTanh     ? kernels.tanh
                                                         : kernels.quick_gelu;
   for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) activate(x.row<float>(i), x.cols());

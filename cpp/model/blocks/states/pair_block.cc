@@ -53,12 +53,12 @@ class PairBlock final : public Mixer {
   }
 
   void add(const BlockContext& context, const StepRows& step, const Tail& tail) override {
-    HEADRACE_CHECK(tail.post_norm.data == nullptr);
+    HEADRACE_CHECK(tail.post_norm.empty() && tail.sum_norm.empty());
     attention_.mixer->add(
         context, rows_of(attention_, step),
-        {{}, tail.scale * attention_.scales.out, {}, scan_.mixer->first_weight()});
+        {{}, tail.scale * attention_.scales.out, {}, {}, scan_.mixer->first_weight()});
     scan_.mixer->add(context, rows_of(scan_, step),
-                     {{}, tail.scale * scan_.scales.out, tail.norm, tail.weight});
+                     {{}, tail.scale * scan_.scales.out, {}, tail.norm, tail.weight});
   }
 
  private:

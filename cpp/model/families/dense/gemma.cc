@@ -1,4 +1,4 @@
-// Gemma 2 and the text models of Gemma 3.
+// Gemma 2 and the text models of Gemma 3, EmbeddingGemma among them, which looks both ways.
 
 #include <cmath>
 
@@ -17,11 +17,11 @@ void read_gemma(ConfigReader& reader, ModelConfig& config) {
   const double scalar = reader.number("query_pre_attn_scalar", 256.0, 1e-3, 1e6);
   config.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
   read_attention_bias(reader, config);
-  reader.require("use_bidirectional_attention", false);
 }
 
 void read_gemma2(ConfigReader& reader, ModelConfig& config) {
   read_gemma(reader, config);
+  reader.require("use_bidirectional_attention", false);
   config.attention_cap = read_cap(reader, "attn_logit_softcapping", 50.0);
   config.logit_cap = read_cap(reader, "final_logit_softcapping", 30.0);
   read_windows(reader, read_window(reader, 4096), all_but_last_of(2), config);
@@ -37,7 +37,10 @@ void read_gemma3(ConfigReader& reader, ModelConfig& config) {
     reader.fail_value("sliding_window", "must be the window of the layers that slide");
   }
   const int64_t period = reader.integer("sliding_window_pattern", 6, 1, kMaxWindow);
-  read_windows(reader, read_window(reader, {}), all_but_last_of(period), config);
+  std::optional<int32_t> window = read_window(reader, {});
+  config.causal = !reader.flag("use_bidirectional_attention", false);
+  if (!config.causal && window) *window = *window / 2 + 1;  // half of it to each side
+  read_windows(reader, window, all_but_last_of(period), config);
 }
 
 LayerSources list_gemma_layer(const ModelConfig& config, const LayerNaming& naming) {
@@ -76,7 +79,7 @@ const Family& gemma2_family() {
 const Family& gemma3_text_family() {
   static const Family kFamily{
       .model_type = "gemma3_text",
-      .architectures = {"Gemma3ForCausalLM"},
+      .architectures = {"Gemma3ForCausalLM", "Gemma3TextModel"},
       .defaults =
           [] {
             FamilyDefaults out = kDefaults;

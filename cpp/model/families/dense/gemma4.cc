@@ -165,7 +165,7 @@ std::unique_ptr<ExpertSources> list_experts_beside(const ModelConfig& config,
       .is_float = true};
   out->shared = list_mlp(config, naming);
   const auto norm = [&](const char* name, const char* module) {
-    return list_norm(config, naming, name, module, config.hidden_size);
+    return list_norm(config, naming, name, module, config.hidden_size).weight;
   };
   out->norms.router = {.name = naming.own("router_norm"),
                        .parts = {{naming.stored("router.scale"), config.hidden_size}},

@@ -1,5 +1,7 @@
 #include "model/families/keys/layer_keys.h"
 
+#include <utility>
+
 #include "model/families/family.h"
 
 namespace headrace {
@@ -21,6 +23,19 @@ void read_windows(ConfigReader& reader, std::optional<int32_t> window,
 
 std::function<bool(int32_t)> all_but_last_of(int64_t period) {
   return [period](int32_t layer) { return (layer + 1) % period != 0; };
+}
+
+Activation read_activation(ConfigReader& reader, const char* key, const char* fallback) {
+  constexpr std::pair<std::string_view, Activation> kActivations[] = {
+      {"silu", Activation::kSilu},
+      {"swish", Activation::kSilu},
+      {"gelu", Activation::kGeluErf},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh}};
+  const std::string name = reader.text(key, fallback);
+  for (const auto& [known, activation] : kActivations) {
+    if (name == known) return activation;
+  }
+  reader.fail_unsupported(key, "this build knows silu, swish, gelu and gelu_pytorch_tanh");
 }
 
 void read_attention_bias(ConfigReader& reader, ModelConfig& config) {

@@ -22,6 +22,9 @@ void read_windows(ConfigReader& reader, std::optional<int32_t> window,
 /// A rule for read_windows(): of each `period` layers, all but the last slide.
 std::function<bool(int32_t)> all_but_last_of(int64_t period);
 
+/// The function of that name under `key`.
+Activation read_activation(ConfigReader& reader, const char* key, const char* fallback);
+
 /// attention_bias, of all four linears of attention.
 void read_attention_bias(ConfigReader& reader, ModelConfig& config);
 

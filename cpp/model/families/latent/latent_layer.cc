@@ -81,7 +81,7 @@ std::unique_ptr<LatentSources> list_latent(const ModelConfig& config, const Laye
   out->value_dim = latent.value_dim;
   out->rope = config.ropes.front();
   const auto norm = [&](const char* name, const char* module, int64_t n) {
-    return list_norm(config, naming, name, module, n);
+    return list_norm(config, naming, name, module, n).weight;
   };
   if (latent.q_rank > 0) {
     out->q_down =

@@ -191,7 +191,7 @@ std::unique_ptr<FeedForwardSources> list_nemotron_feed_forward(const ModelConfig
 LayerSources list_nemotron_layer(const ModelConfig& config, const LayerNaming& naming) {
   LayerSources out;
   const LayerBlock block = config.state.blocks[static_cast<size_t>(naming.layer())];
-  VectorSource norm = list_norm(config, naming, "norm", "norm", config.hidden_size);
+  NormSource norm = list_norm(config, naming, "norm", "norm", config.hidden_size);
   if (block == LayerBlock::kMlp || block == LayerBlock::kExperts) {
     out.feed_forward_norm = std::move(norm);
     out.feed_forward = list_nemotron_feed_forward(config, naming, block);

@@ -52,15 +52,19 @@ class ScoreCall:
     ) -> None:
         """Raises ValueError, TypeError and UnsupportedError for what is wrong with the call."""
         self._pairs = pair_list(query, documents)
-        self._is_reranker = planner.is_reranker()
-        if self._is_reranker:
+        self._of_pair: Any = None
+        if planner.is_reranker():
+            self._of_pair = _probability
             self.jobs = planner.reranker_jobs(self._pairs, instruction, truncate_prompt_tokens)
             return
         if instruction is not None:
             raise ValueError(
-                "instruction is for rerankers; this model compares embeddings: put it before the "
-                "query yourself"
+                "instruction is for rerankers of Qwen3's form: put it before the query yourself"
             )
+        if planner.is_classifier():
+            self._of_pair = _logit if planner.scores_are_logits() else _sigmoid
+            self.jobs = planner.pair_jobs(self._pairs, truncate_prompt_tokens)
+            return
         # Each once; queries and documents may have prompts of their own.
         self._texts = list(
             dict.fromkeys(
@@ -84,8 +88,8 @@ class ScoreCall:
         ]
 
     def finish(self, results: Sequence[PooledResult]) -> list[ScoringRequestOutput]:
-        if self._is_reranker:
-            return [_output([result], _probability) for result in results]
+        if self._of_pair is not None:
+            return [_output([result], self._of_pair) for result in results]
         by_text = dict(zip(self._texts, results, strict=True))
         return [
             _output([by_text["query", query], by_text["document", document]], _cosine)
@@ -108,7 +112,17 @@ def _output(parts: Sequence[PooledResult], score: Any) -> ScoringRequestOutput:
 def _probability(logits: Sequence[float]) -> float:
     """Of "yes" among "yes" and "no"."""
     yes, no = logits
-    return 0.5 * (1.0 + math.tanh(0.5 * (yes - no)))
+    return _sigmoid([yes - no])
+
+
+def _sigmoid(logits: Sequence[float]) -> float:
+    """Of a classifier's only label."""
+    return 0.5 * (1.0 + math.tanh(0.5 * _logit(logits)))
+
+
+def _logit(logits: Sequence[float]) -> float:
+    (logit,) = logits
+    return logit
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:

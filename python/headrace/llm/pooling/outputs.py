@@ -42,8 +42,8 @@ class EmbeddingRequestOutput:
 class ScoringOutput:
     """score: how well the document answers the query; 0.0 of a request that failed.
 
-    Of a reranker the probability of "yes", from 0 to 1; else the cosine of two embeddings, from -1
-    to 1.
+    Of a reranker the probability of "yes", from 0 to 1; of a cross-encoder its label's, or the
+    label's logit (docs/embeddings.md); else the cosine of two embeddings, from -1 to 1.
     """
 
     score: float = 0.0

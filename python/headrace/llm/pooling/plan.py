@@ -11,7 +11,11 @@ from typing import Any
 
 from headrace import native
 from headrace.errors import EngineError, UnsupportedError
-from headrace.options.embedding import EmbeddingFiles, read_embedding_files
+from headrace.options.embedding import (
+    EmbeddingFiles,
+    classifier_activation,
+    read_embedding_files,
+)
 from headrace.prompts import ChatOptions, prompt_list, read_prompt
 from headrace.quoting import checked_text, quoted
 from headrace.text.tokenizer import Tokenizer
@@ -29,11 +33,11 @@ _DICT_KEYS = frozenset({"prompt", "prompt_token_ids"})
 
 @dataclass(slots=True)
 class PoolingJob:
-    """One input. `read` makes it ids; its ValueErrors fail this input alone."""
+    """One input. `read` makes it ids, and what is to be made of them; its ValueErrors fail this
+    input alone."""
 
     original: Any
-    read: Callable[[], list[int]]
-    params: native.PoolingParams
+    read: Callable[[], tuple[list[int], native.PoolingParams]]
 
 
 class PoolingPlanner:
@@ -41,7 +45,9 @@ class PoolingPlanner:
 
     def __init__(self, info: native.ModelInfo, tokenizer: Tokenizer | None) -> None:
         """Raises ValueError for files beside the model that don't fit it."""
-        self.files: EmbeddingFiles = read_embedding_files(Path(info.path))
+        folder = Path(info.path)
+        self.files: EmbeddingFiles = read_embedding_files(folder)
+        self._activation = classifier_activation(folder)
         self._info = info
         self._tokenizer = tokenizer
         limits = [info.max_model_len, self.files.max_tokens]
@@ -70,11 +76,50 @@ class PoolingPlanner:
         for item in items:
             if is_asked and not isinstance(item, str):
                 raise ValueError("a prompt goes before texts, not before token ids")
-        return [PoolingJob(item, partial(self._read, item, prefix, most), params) for item in items]
+        return [PoolingJob(item, partial(self._read, item, prefix, most, params)) for item in items]
+
+    def is_classifier(self) -> bool:
+        """Whether `score` reads a classifier's label of a pair of texts (a cross-encoder)."""
+        return self._info.classifies
 
     def is_reranker(self) -> bool:
         """Whether `score` asks the model for "yes" or "no" instead of comparing embeddings."""
         return self._info.generates and not self.files.found
+
+    def scores_are_logits(self) -> bool:
+        """Whether a classifier's label is a score as it is, and not made a probability."""
+        return self._activation == "Identity"
+
+    def pair_jobs(
+        self, pairs: Sequence[tuple[str, str]], truncate_prompt_tokens: int | None = None
+    ) -> list[PoolingJob]:
+        """One for each query and document, which asks a classifier for its only label's logit."""
+        if self._info.head_outputs != 1:
+            raise UnsupportedError(
+                f"score: this classifier has {self._info.head_outputs} labels: a score needs a "
+                "model with one"
+            )
+        if self._activation not in ("Identity", "Sigmoid"):
+            raise UnsupportedError(
+                f"score: config.json asks for the activation {quoted(self._activation)}: this "
+                "version of Headrace has Sigmoid and Identity"
+            )
+        tokenizer = self._needed_tokenizer()
+        most = self._most_tokens(truncate_prompt_tokens)
+
+        def read(query: str, document: str) -> tuple[list[int], native.PoolingParams]:
+            ids, second_at = tokenizer.encode_pair(
+                query, document, most=most, max_tokens=self._max_tokens
+            )
+            params = native.PoolingParams(
+                pooling=self._info.classifier_pooling,
+                normalize=False,
+                use_head=True,
+                second_text_at=second_at if self._info.tells_pairs else 0,
+            )
+            return self._checked(ids), params
+
+        return [PoolingJob(pair, partial(read, *pair)) for pair in pairs]
 
     def reranker_jobs(
         self,
@@ -105,15 +150,15 @@ class PoolingPlanner:
                 f"{len(begin) + len(end)} tokens already"
             )
 
-        def read(query: str, document: str) -> list[int]:
+        def read(query: str, document: str) -> tuple[list[int], native.PoolingParams]:
             text = f"<Instruct>: {wanted}\n<Query>: {query}\n<Document>: {document}"
             if room is None:
                 middle = tokenizer.encode(text, max_tokens=self._max_tokens)
             else:
                 middle = tokenizer.encode_beginning(text, room)
-            return self._checked([*begin, *middle, *end])
+            return self._checked([*begin, *middle, *end]), params
 
-        return [PoolingJob(pair, partial(read, *pair), params) for pair in pairs]
+        return [PoolingJob(pair, partial(read, *pair)) for pair in pairs]
 
     def prompt_for(self, *names: str) -> str | None:
         """The first of these prompts that the model has."""
@@ -127,15 +172,16 @@ class PoolingPlanner:
         wanted = self.files.dimensions if dimensions is None else index(dimensions)
         if wanted is not None and wanted < 1:
             raise ValueError(f"dimensions must be at least 1, got {quoted(wanted)}")
-        if wanted is not None and wanted > self._info.hidden_size:
+        size = self._info.head_outputs if self.files.dense else self._info.hidden_size
+        if wanted is not None and wanted > size:
             raise ValueError(
-                f"dimensions is {quoted(wanted)}: the model's embeddings have "
-                f"{self._info.hidden_size} numbers"
+                f"dimensions is {quoted(wanted)}: the model's embeddings have {size} numbers"
             )
         return native.PoolingParams(
             pooling=native.Pooling[self.files.pooling.upper()],
             dimensions=wanted or 0,
             normalize=self.files.normalize if normalize is None else normalize,
+            use_head=self.files.dense,
         )
 
     def _most_tokens(self, truncate: int | None) -> int | None:
@@ -154,14 +200,17 @@ class PoolingPlanner:
             )
         return most
 
-    def _read(self, item: Any, prefix: str, most: int | None) -> list[int]:
+    def _read(
+        self, item: Any, prefix: str, most: int | None, params: native.PoolingParams
+    ) -> tuple[list[int], native.PoolingParams]:
         if not isinstance(item, str):
-            ids = read_prompt(item, self._tokenizer, ChatOptions()).token_ids
-            return self._checked(ids[:most])
-        tokenizer = self._needed_tokenizer()
-        if most is not None:
-            return self._checked(tokenizer.encode_beginning(prefix + item, most, True))
-        return self._checked(tokenizer.encode(prefix + item, True, max_tokens=self._max_tokens))
+            ids = read_prompt(item, self._tokenizer, ChatOptions()).token_ids[:most]
+        elif most is None:
+            tokenizer = self._needed_tokenizer()
+            ids = tokenizer.encode(prefix + item, True, max_tokens=self._max_tokens)
+        else:
+            ids = self._needed_tokenizer().encode_beginning(prefix + item, most, True)
+        return self._checked(ids), params
 
     def _checked(self, ids: list[int]) -> list[int]:
         if not ids:

@@ -103,9 +103,9 @@ class PooledCall:
         handle = None
         try:
             self._registry.reserve(result.request_id, self._names)
-            result.token_ids = job.read()
+            result.token_ids, params = job.read()
             self._registry.check_wanted(result.request_id)
-            handle = self._launch(result, job.params)
+            handle = self._launch(result, params)
             self._registry.submitted(result.request_id, handle)
         except request_errors() as error:
             self._registry.remove(result.request_id)

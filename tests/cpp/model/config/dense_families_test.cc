@@ -199,9 +199,9 @@ TEST(DenseFamilies, NormsBehindBlocks) {
     const LayerSources& layer = sources.layers.front();
     EXPECT_TRUE(layer.mixer_norm.empty());
     EXPECT_TRUE(layer.feed_forward_norm.empty());
-    EXPECT_EQ(layer.mixer_post_norm.parts[0].name,
+    EXPECT_EQ(layer.mixer_post_norm.weight.parts[0].name,
               "model.layers.0.post_attention_layernorm.weight");
-    EXPECT_EQ(layer.feed_forward_post_norm.parts[0].name,
+    EXPECT_EQ(layer.feed_forward_post_norm.weight.parts[0].name,
               "model.layers.0.post_feedforward_layernorm.weight");
   }
   EXPECT_EQ(config_of("olmo2").qk_norm_kind, QkNorm::kRow);
@@ -254,10 +254,12 @@ TEST(DenseFamilies, Glm4) {
   EXPECT_TRUE(parse(R"({"model_type":"glm4"})").qkv_bias);
   const ModelSources sources = list_sources(c, {}, {});
   const LayerSources& layer = sources.layers[0];
-  EXPECT_EQ(layer.mixer_post_norm.parts[0].name, "model.layers.0.post_self_attn_layernorm.weight");
-  EXPECT_EQ(layer.feed_forward_norm.parts[0].name,
+  EXPECT_EQ(layer.mixer_post_norm.weight.parts[0].name,
+            "model.layers.0.post_self_attn_layernorm.weight");
+  EXPECT_EQ(layer.feed_forward_norm.weight.parts[0].name,
             "model.layers.0.post_attention_layernorm.weight");
-  EXPECT_EQ(layer.feed_forward_post_norm.parts[0].name, "model.layers.0.post_mlp_layernorm.weight");
+  EXPECT_EQ(layer.feed_forward_post_norm.weight.parts[0].name,
+            "model.layers.0.post_mlp_layernorm.weight");
 }
 
 TEST(DenseFamilies, SeedOss) {

@@ -20,8 +20,8 @@ LayerSources list_brook_layer(const ModelConfig& config, const LayerNaming& nami
   const int64_t hidden = config.hidden_size, wide = config.intermediate_size, d = config.head_dim;
   const int64_t q = config.num_heads * d, kv = config.num_kv_heads * d;
   LayerSources layer;
-  layer.mixer_norm = naming.norm("input_norm", "norm_1", hidden);
-  layer.feed_forward_norm = naming.norm("mlp_norm", "norm_2", hidden);
+  layer.mixer_norm.weight = naming.norm("input_norm", "norm_1", hidden);
+  layer.feed_forward_norm.weight = naming.norm("mlp_norm", "norm_2", hidden);
   auto attention = plain_attention(config, naming.layer());
   attention->q_norm = naming.norm("q_norm", "attn.norm_q", d);
   attention->k_norm = naming.norm("k_norm", "attn.norm_k", d);

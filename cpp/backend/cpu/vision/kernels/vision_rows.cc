@@ -29,6 +29,10 @@ void relu2_row(float* x, int64_t n) {
   apply(x, n, [](F32 v) { return relu2(v); });
 }
 
+void tanh_row(float* x, int64_t n) {
+  apply(x, n, [](F32 v) { return tanh(v); });
+}
+
 void rotate(float* x, const float* table, int32_t heads, int32_t pairs) {
   for (int32_t head = 0; head < heads; ++head, x += 2 * pairs) {
     float* y = x + pairs;
@@ -45,7 +49,7 @@ void rotate(float* x, const float* table, int32_t heads, int32_t pairs) {
 }  // namespace
 
 extern const VisionRowKernels kVisionRowKernels;
-const VisionRowKernels kVisionRowKernels = {silu_row,       gelu_erf_row, gelu_tanh_row,
-                                            quick_gelu_row, relu2_row,    rotate};
+const VisionRowKernels kVisionRowKernels = {silu_row,  gelu_erf_row, gelu_tanh_row, quick_gelu_row,
+                                            relu2_row, tanh_row,     rotate};
 
 }  // namespace headrace::HEADRACE_ISA
