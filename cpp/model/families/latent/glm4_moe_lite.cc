@@ -4,12 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/check.h"
-
 #include "model/families/keys/expert_keys.h"
 #include "model/families/latent/latent_layer.h"
-#include "model/families/llama_layer.h"
-#include "model/families/mtp_layer.h"
 
 namespace headrace {
 
@@ -59,20 +55,6 @@ LayerSources list_glm_lite_layer(const ModelConfig& config, const LayerNaming& n
   return list_latent_layer(config, naming, kGlmLiteNames);
 }
 
-/// With experts, whichever of the model's layers have them.
-MtpSources list_glm_lite_mtp(const ModelConfig& config, const TensorNaming& naming) {
-  const LayerNaming layer(naming, "mtp.", str_cat("layers.", config.num_layers, "."));
-  MtpSources out = list_mtp_block(config, layer,
-                                  {.embedding_norm = "enorm",
-                                   .hidden_norm = "hnorm",
-                                   .join = "eh_proj",
-                                   .final_norm = "shared_head.norm"});
-  out.layer = list_norms(config, layer);
-  out.layer.mixer = list_latent(config, layer);
-  out.layer.feed_forward = list_experts(config, layer, kGlmLiteNames);
-  return out;
-}
-
 }  // namespace
 
 const Family& glm4_moe_lite_family() {
@@ -91,7 +73,6 @@ const Family& glm4_moe_lite_family() {
       .rope = {.scales_attention = true},
       .read = read_glm4_moe_lite,
       .list_layer = list_glm_lite_layer,
-      .list_mtp = list_glm_lite_mtp,
       .mtp_is_layer = true,
       .harmless_keys = with_router_training_keys(
           {"num_nextn_predict_layers", "num_mtp_layers", "pretraining_tp"}),
