@@ -62,7 +62,10 @@ std::unique_ptr<Backend> make_backend(const ModelOptions& options, const ModelCo
                 ": use cpu; a GPU loads the folder's own weights.");
   }
   auto backend = make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
-  backend->require({.storage = storage, .kv_dtype = storage, .head_dim = config.head_dim});
+  backend->require({.storage = storage,
+                    .kv_dtype = storage,
+                    .head_dim = config.key_dim(),
+                    .latent = config.latent.rank > 0});
   return backend;
 }
 

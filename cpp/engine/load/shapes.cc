@@ -174,7 +174,7 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
       config.norm.kind == NormKind::kLayer || !config.pool_head.layers.empty();
   return {.storage = shapes.decoder.storage,
           .kv_dtype = shapes.cache.dtype,
-          .head_dim = config.latent.rank > 0 ? config.latent.row_dim() : config.head_dim,
+          .head_dim = config.key_dim(),
           .block_size = options.block_size,
           .quantization = quantization,
           .given_rows = config.vision.has_value(),

@@ -114,6 +114,7 @@ void AttentionSources::share(const RankPlace& place) {
   if (!qkv.bias.empty()) qkv.bias.ranges = rows;
   share_inputs(o, q, place);
   if (!sinks.empty()) sinks.ranges = {{own * place.index, own}};
+  whole_kv_heads = attention.num_kv_heads;
   attention.num_heads = static_cast<int32_t>(own);
   attention.num_kv_heads = static_cast<int32_t>(own_kv.count);
 }
@@ -122,6 +123,12 @@ PagedRows AttentionSources::cache_rows() const {
   if (reads >= 0) return {};
   PagedRows out = kv_rows(attention.num_kv_heads, attention.head_dim, DType::kF32);
   if (attention.causal) out.window = attention.window;  // else all is read in the step that writes
+  return out;
+}
+
+PagedRows AttentionSources::whole_cache_rows() const {
+  PagedRows out = cache_rows();
+  if (out.num_kv_heads > 0 && whole_kv_heads > 0) out.num_kv_heads = whole_kv_heads;
   return out;
 }
 

@@ -18,6 +18,7 @@ struct AttentionSources final : MixerSources {
   bool v_norm = false;  ///< QkvSpec's
   /// The layer whose keys and values it reads: qkv has the queries' rows alone. -1: its own.
   int32_t reads = -1;
+  int32_t whole_kv_heads = 0;   ///< of a rank's sources; 0: they are the whole
   VectorSource q_norm, k_norm;  ///< QkvSpec's; may be empty
   PositionFactor q_factor;
   /// Behind q, k and v the rows of qkv give as many numbers as q has: attention's result is
@@ -35,6 +36,7 @@ struct AttentionSources final : MixerSources {
   /// copies of the same head.
   void share(const RankPlace& place) override;
   PagedRows cache_rows() const override;
+  PagedRows whole_cache_rows() const override;
   int32_t reads_rows_of() const override { return reads; }
   void measure(const StepLimits& limits, Carver& carver) const override;
   std::unique_ptr<Mixer> load(WeightReader& reader, int32_t layer) const override;

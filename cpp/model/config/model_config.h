@@ -147,6 +147,8 @@ struct ModelConfig {
   /// Of config.json and generation_config.json, unique; ids behind the vocabulary left out.
   std::vector<int32_t> eos_token_ids;
 
+  /// Numbers of a head's key in the cache, or of a latent row.
+  int32_t key_dim() const noexcept { return latent.rank > 0 ? latent.row_dim() : head_dim; }
   LayerHeads heads_of(int32_t layer) const {
     if (layer_heads.empty()) return {num_kv_heads, head_dim};
     return layer_heads[static_cast<size_t>(layer)];

@@ -44,6 +44,8 @@ class MixerSources : public BlockSources {
  public:
   /// What it keeps of each token. The cache's dtype is not its own. No heads: nothing.
   virtual PagedRows cache_rows() const { return {}; }
+  /// The same of the whole model's layer, of which a rank may have a part.
+  virtual PagedRows whole_cache_rows() const { return cache_rows(); }
   /// The layer whose rows it reads, keeping none itself; -1: none.
   virtual int32_t reads_rows_of() const { return -1; }
   /// What it keeps of each sequence besides. Empty: nothing.

@@ -12,6 +12,7 @@ namespace {
 
 /// Layers that keep the same.
 struct Kind {
+  PagedRows whole;  ///< LayerKeeps::whole
   PagedRows rows;
   std::vector<int32_t> layers;
 };
@@ -22,8 +23,9 @@ std::vector<Kind> list_kinds(const std::vector<LayerKeeps>& layers) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const PagedRows& rows = layers[i].rows;
     if (rows.num_kv_heads == 0) continue;
-    const auto found = std::ranges::find(out, rows, &Kind::rows);
-    Kind& kind = found != out.end() ? *found : out.emplace_back(Kind{rows, {}});
+    const PagedRows& whole = layers[i].whole;
+    const auto found = std::ranges::find(out, whole, &Kind::whole);
+    Kind& kind = found != out.end() ? *found : out.emplace_back(Kind{whole, rows, {}});
     kind.layers.push_back(static_cast<int32_t>(i));
   }
   std::ranges::stable_sort(out, [](const Kind& a, const Kind& b) {
@@ -35,7 +37,7 @@ std::vector<Kind> list_kinds(const std::vector<LayerKeeps>& layers) {
 
 /// Layers of a kind that blocks of so many numbers a token take.
 size_t group_size(const Kind& kind, int64_t numbers) {
-  return static_cast<size_t>(numbers / kind.rows.numbers());
+  return static_cast<size_t>(numbers / kind.whole.numbers());
 }
 
 /// What share of blocks of so many numbers a token holds nothing.
@@ -44,7 +46,7 @@ double unused_share(const std::vector<Kind>& kinds, int64_t numbers) {
   for (const Kind& kind : kinds) {
     const size_t groups = ceil_div(kind.layers.size(), group_size(kind, numbers));
     all += static_cast<double>(groups) * static_cast<double>(numbers);
-    used += static_cast<double>(kind.layers.size()) * static_cast<double>(kind.rows.numbers());
+    used += static_cast<double>(kind.layers.size()) * static_cast<double>(kind.whole.numbers());
   }
   return 1.0 - used / all;
 }
@@ -54,12 +56,12 @@ double unused_share(const std::vector<Kind>& kinds, int64_t numbers) {
 int64_t choose_numbers(const std::vector<Kind>& kinds) {
   constexpr double kMostUnused = 1.0 / 16;
   int64_t least = 0;  // that every kind has room for a layer
-  for (const Kind& kind : kinds) least = std::max(least, kind.rows.numbers());
+  for (const Kind& kind : kinds) least = std::max(least, kind.whole.numbers());
   int64_t best = least;
   double best_unused = std::max(kMostUnused, unused_share(kinds, least));
   for (const Kind& kind : kinds) {
     for (int64_t size = std::ssize(kind.layers); size > 0; --size) {
-      const int64_t numbers = size * kind.rows.numbers();
+      const int64_t numbers = size * kind.whole.numbers();
       if (numbers < least) break;
       const double unused = std::max(kMostUnused, unused_share(kinds, numbers));
       if (unused > best_unused || (unused == best_unused && numbers <= best)) continue;
@@ -77,7 +79,8 @@ std::vector<LayerKeeps> list_kept(const ModelSources& sources) {
   const auto add = [&out](const LayerSources& layer) {
     LayerKeeps& kept = out.emplace_back();
     if (layer.mixer == nullptr) return;
-    kept = {layer.mixer->cache_rows(), layer.mixer->state(), layer.mixer->reads_rows_of()};
+    kept = {layer.mixer->cache_rows(), layer.mixer->state(), layer.mixer->reads_rows_of(),
+            layer.mixer->whole_cache_rows()};
   };
   for (const LayerSources& layer : sources.layers) add(layer);
   if (sources.mtp) add(sources.mtp->layer);
@@ -86,8 +89,11 @@ std::vector<LayerKeeps> list_kept(const ModelSources& sources) {
 
 CacheLayout make_cache_layout(std::vector<LayerKeeps> layers, const CacheOptions& options) {
   for (LayerKeeps& layer : layers) {
-    layer.rows.dtype = options.dtype;
-    if (layer.rows.window >= options.windows_below) layer.rows.window = 0;
+    if (layer.whole.num_kv_heads == 0) layer.whole = layer.rows;
+    for (PagedRows* rows : {&layer.rows, &layer.whole}) {
+      rows->dtype = options.dtype;
+      if (rows->window >= options.windows_below) rows->window = 0;
+    }
   }
   const std::vector<Kind> kinds = list_kinds(layers);
   HEADRACE_CHECK(!kinds.empty(), layers.size());

@@ -17,6 +17,9 @@ struct LayerKeeps {
   StateRows state;
   /// The layer whose rows it reads, which keeps some; < 0: its own, if it keeps any.
   int32_t reads = -1;
+  /// The rows of the whole model's layer, where a rank has a part of them: groups are made by
+  /// these, so that all ranks have the same. No heads: they are `rows`.
+  PagedRows whole = {};
 };
 
 /// By layer, with the MTP block's behind the others.
