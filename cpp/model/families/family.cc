@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/contract/cache_layout.h"
 #include "base/check.h"
 
 namespace headrace {

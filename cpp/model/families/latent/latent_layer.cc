@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "backend/contract/cache_layout.h"
 #include "model/families/keys/layer_keys.h"
 #include "model/families/llama_layer.h"
 

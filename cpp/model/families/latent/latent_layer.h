@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "model/blocks/latent_block.h"
+#include "model/blocks/latent/latent_block.h"
 #include "model/families/family.h"
 #include "model/families/moe_layer.h"
 

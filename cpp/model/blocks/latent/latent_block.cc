@@ -1,4 +1,4 @@
-#include "model/blocks/latent_block.h"
+#include "model/blocks/latent/latent_block.h"
 
 #include "model/blocks/carver.h"
 #include "model/blocks/join.h"
