@@ -74,7 +74,6 @@ class LatentBlock final : public Mixer {
     backend.latent_write(q, kv, spec_, rope_, step.ropes[static_cast<size_t>(rope_index_)], cache,
                          layer_, wide);
     backend.attention(wide, attention_, cache, layer_, found);
-    backend.expect(*o_.weight);
     backend.grouped_linear({found, row_dim, *value_up_, step.mixed, value_dim_});
   }
 
