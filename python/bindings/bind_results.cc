@@ -107,6 +107,7 @@ void bind_model_info(py::module_& module) {
       .def_readonly("num_kv_blocks", &I::num_kv_blocks)
       .def_readonly("num_host_kv_blocks", &I::num_host_kv_blocks)
       .def_readonly("num_kv_groups", &I::num_kv_groups)
+      .def_readonly("kv_numbers", &I::kv_numbers)
       .def_readonly("num_state_slots", &I::num_state_slots)
       .def_readonly("num_host_state_slots", &I::num_host_state_slots)
       .def_readonly("snapshot_interval", &I::snapshot_interval)

@@ -60,6 +60,40 @@ def deepseek_v2(**changes: Any) -> dict[str, Any]:
     return base("DeepseekV2ForCausalLM", "deepseek_v2", **SIZES | published | changes)
 
 
+def deepseek_v3(**changes: Any) -> dict[str, Any]:
+    """V3's keys."""
+    published = {
+        "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"},
+        "ep_size": 1,
+        "kv_lora_rank": 32,
+        "moe_layer_freq": 1,
+        "n_group": 4,
+        "n_routed_experts": 8,
+        "n_shared_experts": 1,
+        "norm_topk_prob": True,
+        "num_experts_per_tok": 3,
+        "num_hidden_layers": 3,
+        "num_nextn_predict_layers": 1,
+        "q_lora_rank": 40,
+        "qk_rope_head_dim": 8,
+        "rope_scaling": {
+            "beta_fast": 32,
+            "beta_slow": 1,
+            "factor": 40,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "original_max_position_embeddings": 64,
+            "type": "yarn",
+        },
+        "routed_scaling_factor": 2.5,
+        "scoring_func": "sigmoid",
+        "topk_group": 2,
+        "topk_method": "noaux_tc",
+        "torch_dtype": "bfloat16",
+    }
+    return base("DeepseekV3ForCausalLM", "deepseek_v3", **SIZES | published | changes)
+
+
 def glm4_moe_lite(**changes: Any) -> dict[str, Any]:
     """4.7-Flash's keys."""
     published = {
@@ -92,12 +126,39 @@ LATENT_CASES = (
         seed=2,
     ),
     Case(
+        "deepseek_v2_groups",
+        "V2's: latent queries, experts of the two best of three groups, each judged by its best",
+        "float32",
+        deepseek_v2(
+            n_group=3,
+            n_routed_experts=6,
+            num_experts_per_tok=3,
+            num_hidden_layers=2,
+            q_lora_rank=24,
+            routed_scaling_factor=4.0,
+            topk_group=2,
+            topk_method="group_limited_greedy",
+            vocab_size=113,
+        ),
+        experts=Experts(),
+    ),
+    Case(
+        "deepseek_v3",
+        "experts of the two best of four groups, yarn that scales scores, a block for guesses",
+        "bfloat16",
+        deepseek_v3(vocab_size=127),
+        experts=Experts(correction=(0.0, 0.1)),
+        mtp=True,
+        seed=1,
+    ),
+    Case(
         "glm4_moe_lite",
-        "latent queries, rows of 52 numbers, experts by sigmoids and a correction, a layer that"
-        " guesses tokens",
+        "latent queries, rows of 52 numbers, experts by sigmoids and a correction, a block for"
+        " guesses",
         "bfloat16",
         glm4_moe_lite(vocab_size=107),
         experts=Experts(correction=(0.0, 0.1)),
+        mtp=True,
     ),
     Case(
         "glm4_moe_lite_v5",

@@ -116,8 +116,6 @@ def find_seed(case: Case, folder: Path) -> tuple[int, list[Answer], Float32Error
         tensors = stored_tensors(model, case, storage)
         if case.mtp:
             tensors |= weights.mtp_block(case, seed, storage)
-        if "kv_lora_rank" in case.config and case.config.get("num_nextn_predict_layers"):
-            tensors |= weights.unread_layer(case.config, storage)
         write_weights(folder, case, tensors)
         answers = answer(oracle.load(folder, torch.float32), prompts)
         error = float32_error(folder, answers)

@@ -25,6 +25,7 @@ from cases import CASES
 from layouts import to_fused_experts
 from safetensors.torch import load_file, save_file
 from transformers.modeling_layers import MtpModel
+from weights import WITH_LAYER_BEHIND
 
 ROOT = Path(__file__).parent
 # Those with a block, and the twins with the same weights.
@@ -61,8 +62,9 @@ def layer_config(config: Any) -> Any:
     """With which layer 0 is the block's."""
     out = copy.deepcopy(config)
     out._experts_implementation = "eager"
-    if config.model_type == "glm4_moe":
+    if config.model_type in WITH_LAYER_BEHIND:
         out.first_k_dense_replace = 0
+        out.mlp_layer_types = ["sparse"]
     elif config.model_type != "ernie4_5_moe":  # whose first is a dense one, too
         out.layer_types = ["full_attention"]
         out.mlp_only_layers = []
@@ -78,7 +80,7 @@ def parts_of(config: Any) -> tuple[str, ...]:
             "model.mtp_hidden_norm.0.",
             "model.mtp_linear_proj.0.",
         )
-    if config.model_type == "glm4_moe":
+    if config.model_type in WITH_LAYER_BEHIND:
         stem = f"model.layers.{config.num_hidden_layers}."
         names = ("", "enorm.", "hnorm.", "eh_proj.", "shared_head.norm.")
         return tuple(stem + name for name in names)
@@ -191,7 +193,7 @@ def make(name: str, twins: list[str]) -> None:
         with oracle.float64_everywhere():
             exact, exact_more, _ = run(wide, wide_block, tokens, guesses)
         error = max(error, np.abs(logits - exact).max(), np.abs(more - exact_more).max())
-        if model.config.model_type == "glm4_moe":
+        if hasattr(model.config, "num_mtp_layers"):
             compare_with_transformers(model, tokens, logits)
         gaps.append(lead(logits))
         gap = min(gap, gaps[-1][-1], lead(more).min())

@@ -15,22 +15,16 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 torch.set_num_threads(1)
 
-_scores: list[np.ndarray] | None = None  # of each routing, while `watched_routers` is open
-_groups: list[np.ndarray] = []  # likewise, of groups of experts
-_chooses_groups = False  # the next call does
+_scores: list[np.ndarray] | None = None  # of each choice, while `watched_routers` is open
 
 
 def _lowest_ids_first(
     scores: torch.Tensor, k: int, dim: int = -1, **_: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """torch.topk with its ties decided: the lower id wins. Nothing but routers calls it here. One
-    with groups takes the best two of each group, then groups, then experts."""
-    global _chooses_groups
+    """torch.topk with its ties decided: the lower id wins. Nothing but routers calls it here."""
     if _scores is not None and scores.dim() == 2:
         # Experts of a group that is left out come behind all others.
-        rows = scores.double().masked_fill(scores.isinf(), -1.0).numpy()
-        (_groups if _chooses_groups else _scores).append(rows)
-    _chooses_groups = scores.dim() == 3
+        _scores.append(scores.double().masked_fill(scores.isinf(), -1.0).numpy())
     order = torch.sort(scores, dim=dim, descending=True, stable=True)
     return order.values.narrow(dim, 0, k), order.indices.narrow(dim, 0, k)
 
@@ -41,14 +35,17 @@ torch.topk = torch.Tensor.topk = _lowest_ids_first
 @contextlib.contextmanager
 def watched_routers(groups: list[np.ndarray] | None = None) -> Iterator[list[np.ndarray]]:
     """Gathers the selection scores [tokens, experts] of every router call inside, in order; those
-    of groups of experts in `groups`."""
-    global _scores, _groups
+    of groups of experts, of which there are fewer, in `groups`."""
+    global _scores
     _scores = gathered = []
-    _groups = [] if groups is None else groups
     try:
         yield gathered
     finally:
         _scores = None
+        experts = max((rows.shape[1] for rows in gathered), default=0)
+        if groups is not None:
+            groups += [rows for rows in gathered if rows.shape[1] < experts]
+        gathered[:] = [rows for rows in gathered if rows.shape[1] == experts]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -64,7 +64,8 @@ class ExpertRules:
     sigmoid: bool = False  # scores are each expert's own, not a softmax
     scale: float = 1.0  # of the weights
     groups: int = 1  # of neighbours
-    top_groups: int = 1  # by the sum of their two best: experts are of these
+    top_groups: int = 1  # experts are of these
+    best_of_group: int = 2  # by whose sum groups are compared
     lowest_id: bool = True  # wins a tie
     correction: float = 1.0  # times the correction bias, which steers the selection
     weigh_corrected: bool = False  # weights from corrected scores (wrong)
@@ -116,7 +117,7 @@ def rules_of(config: dict[str, Any]) -> ExpertRules | None:
         step, dense = config["decoder_sparse_step"], config.get("mlp_only_layers", [])
         sparse = [i not in dense and (i + 1) % step == 0 for i in layers]
         return ExpertRules(sparse, experts_per_token(config), config["norm_topk_prob"])
-    if family in ("deepseek_v2", "glm4_moe_lite"):
+    if family in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
         return _latent_rules(config)
     if family == "gemma4_text":
         if not config["enable_moe_block"]:
@@ -138,10 +139,11 @@ def _latent_rules(config: dict[str, Any]) -> ExpertRules:
     dense = config.get("first_k_dense_replace", 1)
     sparse = [types[i] == "sparse" if types else i >= dense for i in layers]
     k, scale = experts_per_token(config), config["routed_scaling_factor"]
+    groups = {"groups": config["n_group"], "top_groups": config["topk_group"]}
     if config["model_type"] == "deepseek_v2":
-        return ExpertRules(sparse, k, False, scale=scale)
+        return ExpertRules(sparse, k, False, scale=scale, best_of_group=1, **groups)
     normalize = config["norm_topk_prob"]
-    return ExpertRules(sparse, k, normalize, sigmoid=True, norm_eps=1e-20, scale=scale)
+    return ExpertRules(sparse, k, normalize, sigmoid=True, norm_eps=1e-20, scale=scale, **groups)
 
 
 def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
@@ -170,7 +172,7 @@ def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
 def _of_best_groups(rules: ExpertRules, corrected: np.ndarray) -> np.ndarray:
     """[tokens, experts]: its group is one of the best."""
     grouped = corrected.reshape(len(corrected), rules.groups, -1)
-    sums = np.sort(grouped, axis=-1)[..., -2:].sum(axis=-1)
+    sums = np.sort(grouped, axis=-1)[..., -rules.best_of_group :].sum(axis=-1)
     order = np.argsort(-sums, axis=-1, kind="stable")[:, : rules.top_groups]
     best = np.zeros(sums.shape, bool)
     np.put_along_axis(best, order, True, axis=-1)

@@ -89,6 +89,7 @@ FAMILIES = {
     "nemotron_h": Family(),
     "falcon_h1": Family(),
     "deepseek_v2": Family(interleaved=True),
+    "deepseek_v3": Family(interleaved=True),
     "glm4_moe_lite": Family(interleaved=True),
     "gpt_oss": Family(theta=150000.0, pattern=2),
 }

@@ -66,7 +66,8 @@ def with_k(step: int) -> Change:
 ERNIE = [name for name in NAMES if name.startswith("ernie")]
 GLM = ["glm4_moe", "glm4_moe_groups"]
 GLM_LITE = ["glm4_moe_lite", "glm4_moe_lite_v5"]
-CORRECTED = ["ernie4_5_moe", "ernie4_5_moe_ties", *GLM, *GLM_LITE]
+GROUPED = ["glm4_moe_groups", "deepseek_v3"]
+CORRECTED = ["ernie4_5_moe", "ernie4_5_moe_ties", *GLM, *GLM_LITE, "deepseek_v3"]
 RULES: list[tuple[str, str, Change]] = [
     *((name, "norm_topk_prob", with_other_norm) for name in NAMES),
     *((name, "one expert more", with_k(1)) for name in NAMES),
@@ -75,10 +76,12 @@ RULES: list[tuple[str, str, Change]] = [
     *((name, "corrected weights", by(weigh_corrected=True)) for name in CORRECTED),
     ("ernie4_5_moe_ties", "highest id", by(lowest_id=False)),
     ("ernie4_5_moe_interval", "no moe_norm_min", by(norm_min=0.0)),
-    *((name, "a softmax", by(sigmoid=False)) for name in (*GLM, *GLM_LITE)),
+    *((name, "a softmax", by(sigmoid=False)) for name in (*GLM, *GLM_LITE, "deepseek_v3")),
     *((name, "no scale", by(scale=1.0)) for name in (*GLM, *GLM_LITE, "deepseek_v2")),
-    ("glm4_moe_groups", "no groups", by(groups=1, top_groups=1)),
-    ("glm4_moe_groups", "one group more", by(top_groups=3)),
+    *((name, "no groups", by(groups=1, top_groups=1)) for name in (*GROUPED, "deepseek_v2_groups")),
+    *((name, "one group more", by(top_groups=3)) for name in (*GROUPED, "deepseek_v2_groups")),
+    *((name, "groups by their best", by(best_of_group=1)) for name in GROUPED),
+    ("deepseek_v2_groups", "groups by their two best", by(best_of_group=2)),
 ]
 
 

@@ -21,6 +21,8 @@ DECAY_RANGE = (-1.0, 1.5)  # of logarithms: a token keeps from 98 to less than 1
 STEP_RANGE = (-3.0, 0.5)
 SCALAR_RANGE = (0.6, 1.2)  # of what a whole layer is multiplied by
 TABLE_STD = 0.3  # of what layers get of each token, which is multiplied like embeddings
+# Whose block for guesses is the layer behind the last.
+WITH_LAYER_BEHIND = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
 WITH_NORMS_PLUS_ONE = ("gemma2", "gemma3_text", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 
 
@@ -71,7 +73,7 @@ def mtp_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         around = ("model.mtp_emb_norm.0", "model.mtp_hidden_norm.0", "model.mtp_linear_proj.0")
         final = ()
         fed = _mlp_shapes("mlp.", hidden, config["intermediate_size"])
-    elif kind == "glm4_moe":
+    elif kind in WITH_LAYER_BEHIND:
         stem = f"model.layers.{config['num_hidden_layers']}."
         around = (f"{stem}enorm", f"{stem}hnorm", f"{stem}eh_proj")
         final = (f"{stem}shared_head.norm",)
@@ -87,7 +89,7 @@ def mtp_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     layer = {
         "input_layernorm.weight": (hidden,),
         "post_attention_layernorm.weight": (hidden,),
-        **_attention_shapes(config),
+        **(_latent_shapes(config) if "kv_lora_rank" in config else _attention_shapes(config)),
         **fed,
     }
     embedding_norm, hidden_norm, join = (f"{name}.weight" for name in around)
@@ -120,6 +122,23 @@ def _attention_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return out
 
 
+def _latent_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """With queries that come from a row of their own."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    still, turning = config["qk_nope_head_dim"], config["qk_rope_head_dim"]
+    value, rank, queries = config["v_head_dim"], config["kv_lora_rank"], config["q_lora_rank"]
+    shapes = {
+        "q_a_proj": (queries, hidden),
+        "q_a_layernorm": (queries,),
+        "q_b_proj": (heads * (still + turning), queries),
+        "kv_a_proj_with_mqa": (rank + turning, hidden),
+        "kv_a_layernorm": (rank,),
+        "kv_b_proj": (heads * (still + value), rank),
+        "o_proj": (hidden, heads * value),
+    }
+    return {f"self_attn.{name}.weight": shape for name, shape in shapes.items()}
+
+
 def _qwen_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     hidden = config["hidden_size"]
     if "num_experts" not in config:
@@ -142,25 +161,6 @@ def _mlp_shapes(stem: str, hidden: int, width: int) -> dict[str, tuple[int, ...]
         f"{stem}gate_proj.weight": (width, hidden),
         f"{stem}up_proj.weight": (width, hidden),
         f"{stem}down_proj.weight": (hidden, width),
-    }
-
-
-def unread_layer(config: dict[str, Any], storage: torch.dtype) -> dict[str, torch.Tensor]:
-    """Some tensors of GLM's layer behind the last one, which guesses tokens. No model here reads
-    it."""
-    hidden = config["hidden_size"]
-    shapes = {
-        "eh_proj": (hidden, 2 * hidden),
-        "embed_tokens": (config["vocab_size"], hidden),
-        "enorm": (hidden,),
-        "hnorm": (hidden,),
-        "input_layernorm": (hidden,),
-        "self_attn.kv_a_layernorm": (config["kv_lora_rank"],),
-        "shared_head.norm": (hidden,),
-    }
-    stem = f"model.layers.{config['num_hidden_layers']}"
-    return {
-        f"{stem}.{name}.weight": torch.zeros(shape, dtype=storage) for name, shape in shapes.items()
     }
 
 

@@ -17,8 +17,8 @@ inline constexpr int32_t kMaxTopExperts = 64;
 ///   1. l = x . gate (+ logit_bias)
 ///   2. p = the scores of l
 ///   3. c = p (+ correction), which decides the choice alone
-///   4. of several groups keep the `top_groups` best, by the sum of a group's two largest c (by its
-///      largest where it has one)
+///   4. of several groups keep the `top_groups` best, by the sum of a group's two largest c, or, with
+///      `by_best`, by its largest (so also where it has only one)
 ///   5. choose the `top_k` largest c of what was kept
 ///   6. weights w = p of those chosen; of kSoftmaxAfterTopK the softmax of their l
 ///   7. normalize: w /= max(sum of w, norm_min) + norm_eps
@@ -36,6 +36,7 @@ struct RouterSpec {
   int32_t top_k = 0;        ///< 1 to min(num_experts, kMaxTopExperts)
   int32_t num_groups = 1;   ///< of neighbours, equally large
   int32_t top_groups = 1;   ///< hold top_k experts or more; at most kMaxTopExperts
+  bool by_best = false;     ///< how groups are compared
   bool normalize = true;
   float norm_min = 0.0f;
   float norm_eps = 0.0f;

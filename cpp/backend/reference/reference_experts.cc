@@ -53,7 +53,7 @@ void keep_best_groups(const RouterSpec& spec, std::vector<float>& choice) {
     std::vector<float> group(choice.begin() + static_cast<int64_t>(first),
                              choice.begin() + static_cast<int64_t>(first + size));
     std::sort(group.begin(), group.end(), std::greater<>());
-    groups.push_back(size == 1 ? group[0] : group[0] + group[1]);
+    groups.push_back(size == 1 || spec.by_best ? group[0] : group[0] + group[1]);
   }
   const std::vector<int32_t> kept = largest(groups, spec.top_groups);
   for (size_t i = 0; i < choice.size(); ++i) {

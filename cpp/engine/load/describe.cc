@@ -3,6 +3,7 @@
 #include "engine/load/weights.h"
 #include "model/load/list_sources.h"
 #include "model/load/load_config.h"
+#include "model/sources/cache_layout.h"
 #include "model/sources/model_sources.h"
 
 namespace headrace::internal {
@@ -12,6 +13,15 @@ namespace {
 // Of the rows that keep a device busy, one in so many is multiplied by the weights in the time that
 // it takes to read them: 4 of a CPU, which is what 4-bit weights have there, and 32 of a GPU.
 constexpr double kBusyPerReadRows = 128;
+
+void describe_kept(const ModelSources& sources, ModelInfo& info) {
+  for (const LayerKeeps& layer : list_kept(sources)) {
+    if (layer.reads < 0 && layer.rows.num_kv_heads > 0) {
+      info.kv_numbers[layer.rows.window] += layer.rows.numbers();
+    }
+    info.state_slot_bytes += layer.state.numbers() * sizeof(float);
+  }
+}
 
 }  // namespace
 
@@ -41,6 +51,7 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
   const ModelSources sources = list_sources(config, likely_naming(config));
   info.num_parameters = sources.num_parameters();
   info.num_active_parameters = sources.active_parameters();
+  describe_kept(sources, info);
   const int32_t groups = config.moe.vision_width > 0 ? 2 : 1;
   info.num_experts = config.moe.router.num_experts * groups;
   info.num_active_experts = config.moe.router.top_k;

@@ -24,6 +24,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -68,6 +69,9 @@ struct ModelInfo {
   /// Block tables of a sequence: one for each group of layers that keep the same. Where some layers
   /// have a window there are several.
   int32_t num_kv_groups = 1;
+  /// Numbers of keys and values that a sequence keeps of each token, by the window of the layers
+  /// that keep them: 0 of all tokens, else of about so many of the last.
+  std::map<int32_t, int64_t> kv_numbers;
   /// Of a model whose layers keep states; else 0. num_host_state_slots: that swap_space holds.
   int32_t num_state_slots = 0, num_host_state_slots = 0, snapshot_interval = 0;
   int32_t tensor_parallel_size = 1;  ///< devices that share the model

@@ -43,12 +43,8 @@ LayerSources list_glm4_moe_layer(const ModelConfig& config, const LayerNaming& n
 /// With experts, whichever of the model's layers have them. The model's embedding and head are
 /// there once more.
 MtpSources list_glm4_mtp(const ModelConfig& config, const TensorNaming& naming) {
-  const LayerNaming layer(naming, "mtp.", str_cat("layers.", config.num_layers, "."));
-  MtpSources out = list_mtp_block(config, layer,
-                                  {.embedding_norm = "enorm",
-                                   .hidden_norm = "hnorm",
-                                   .join = "eh_proj",
-                                   .final_norm = "shared_head.norm"});
+  const LayerNaming layer = naming_behind(config, naming);
+  MtpSources out = list_mtp_behind(config, layer);
   out.layer = list_norms(config, layer);
   out.layer.mixer = list_attention(config, layer);
   out.layer.feed_forward = list_experts(config, layer, kGlm4MoeNames);

@@ -1,5 +1,6 @@
 #include "model/families/mtp_layer.h"
 
+#include "base/check.h"
 #include "model/families/llama_layer.h"
 
 namespace headrace {
@@ -16,6 +17,18 @@ MtpSources list_mtp_block(const ModelConfig& config, const LayerNaming& naming,
     out.final_norm = list_norm(config, naming, "final_norm", names.final_norm, hidden).weight;
   }
   return out;
+}
+
+LayerNaming naming_behind(const ModelConfig& config, const TensorNaming& naming) {
+  return {naming, "mtp.", str_cat("layers.", config.num_layers, ".")};
+}
+
+MtpSources list_mtp_behind(const ModelConfig& config, const LayerNaming& naming) {
+  return list_mtp_block(config, naming,
+                        {.embedding_norm = "enorm",
+                         .hidden_norm = "hnorm",
+                         .join = "eh_proj",
+                         .final_norm = "shared_head.norm"});
 }
 
 }  // namespace headrace

@@ -18,4 +18,9 @@ struct MtpNames {
 MtpSources list_mtp_block(const ModelConfig& config, const LayerNaming& naming,
                           const MtpNames& names);
 
+/// Of a block that files hold as the layer behind the last (DeepSeek-V3's way): its names, and all
+/// but the layer.
+LayerNaming naming_behind(const ModelConfig& config, const TensorNaming& naming);
+MtpSources list_mtp_behind(const ModelConfig& config, const LayerNaming& naming);
+
 }  // namespace headrace

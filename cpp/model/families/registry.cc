@@ -28,6 +28,7 @@ std::span<const Family* const> all_families() {
       &gemma3_text_family(),
       &gemma4_text_family(),
       &deepseek_v2_family(),
+      &deepseek_v3_family(),
       &glm4_moe_lite_family(),
       &smollm3_family(),
       &olmo2_family(),

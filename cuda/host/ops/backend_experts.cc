@@ -55,8 +55,8 @@ void CudaBackend::route(TensorView x, const PackedWeight& gate, TensorView logit
       static_cast<size_t>(x.rows()) * static_cast<size_t>(spec.num_experts) * sizeof(float);
   void* const logits = grow(experts_workspace_, logit_bytes);
   graphs_.note("route", x, &gate, logit_bias, correction, spec.score, spec.top_k, spec.num_groups,
-               spec.top_groups, spec.normalize, spec.norm_min, spec.norm_eps, spec.scale,
-               spec.factors, logits, ids, weights);
+               spec.top_groups, spec.by_best, spec.normalize, spec.norm_min, spec.norm_eps,
+               spec.scale, spec.factors, logits, ids, weights);
   launch(cuda::route, {.dtype = x.dtype,
                        .x = matrix(x),
                        .gate = static_cast<const float*>(weight.data()),

@@ -23,7 +23,7 @@ struct ChooseTask {
 /// What a warp works on in shared memory.
 struct RowMemory {
   OrderCode* codes;   // [E]: of c, 0: not to be chosen
-  OrderCode* groups;  // [num_groups]: of their sums
+  OrderCode* groups;  // [num_groups]: of their scores
   float* scores;      // [E]
   int32_t* chosen;    // [kMaxTopExperts]
 
@@ -79,22 +79,22 @@ __device__ inline int32_t take_best(OrderCode* codes, int count) {
   return number;
 }
 
-/// The sum of a group's two largest c, or its only one.
-__device__ inline float sum_of_group(const OrderCode* codes, int size) {
+/// The sum of a group's two largest c, or its largest alone.
+__device__ inline float score_of_group(const RouterSpec& spec, const OrderCode* codes, int size) {
   float best = value_of(codes[0]), second = lowest();
   for (int i = 1; i < size; ++i) {
     const float c = value_of(codes[i]);
     second = greatest(second, least(best, c));
     best = greatest(best, c);
   }
-  return size == 1 ? best : best + second;
+  return size == 1 || spec.by_best ? best : best + second;
 }
 
 /// Experts of other groups are not to be chosen.
 __device__ inline void keep_best_groups(const RouterSpec& spec, const RowMemory& row) {
   const int size = spec.num_experts / spec.num_groups;
   for (int g = lane_id(); g < spec.num_groups; g += kWarp) {
-    row.groups[g] = code_of(sum_of_group(row.codes + g * size, size), g);
+    row.groups[g] = code_of(score_of_group(spec, row.codes + g * size, size), g);
   }
   __syncwarp();
   for (int i = 0; i < spec.top_groups; ++i) take_best(row.groups, spec.num_groups);

@@ -175,9 +175,17 @@ def _shapes(info: Any, path: str) -> dict[str, Any]:
 
 
 def _kv_needs(info: Any, dtype: str, context: int) -> dict[str, Any]:
+    """What a sequence takes: layers with a window keep about so many of its last tokens."""
     element = 4 if dtype == "float32" else 2
-    per_token = 2 * info.num_layers * info.num_kv_heads * info.head_dim * element
-    return {"kv_bytes_per_token": per_token, "kv_bytes_of_full_context": per_token * context}
+    kept = info.kv_numbers.items()
+    needs = {
+        "kv_bytes_per_token": element * sum(numbers for _, numbers in kept),
+        "kv_bytes_of_full_context": element
+        * sum(numbers * min(window or context, context) for window, numbers in kept),
+    }
+    if info.state_slot_bytes:
+        needs["state_slot_bytes"] = info.state_slot_bytes
+    return needs
 
 
 def _shown(name: str, value: Any) -> str:

@@ -24,6 +24,7 @@ from headrace.llm.requests.adapters import AdaptersBusy, LoraCache
 from headrace.llm.requests.session import ModelSession, SessionLoader
 from headrace.native import Engine, HeadraceError, ModelOptions
 
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 SMALL: dict[str, Any] = {"max_model_len": 128, "max_num_seqs": 2}
 
 
@@ -359,3 +360,27 @@ def test_the_loader_tells_its_progress(fake_engine: Any, toy_folder: Path) -> No
     settings.load(lambda *report: reports.append(report))
     settings.close()
     assert reports == [("weights", 1, 1)]
+
+
+# --- what is known without a load ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "numbers", "state"),
+    [
+        ("gemma4_text", {0: 2 * 2 * 64, 20: 2 * 2 * 32}, 0),  # two layers read what others keep
+        ("deepseek_v2", {0: 3 * 48}, 0),  # a row for all heads, of 40 numbers
+        ("qwen3_5", {0: 2 * 2 * 64}, 4 * 3 * (3 * 80 + 6 * 8 * 8)),
+    ],
+)
+def test_info_knows_what_sequences_keep(
+    case: str, numbers: dict[int, int], state: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = GOLDEN / case
+    assert native.describe_model(str(folder)).kv_numbers == numbers
+    assert main(["info", str(folder), "--json", "--max-model-len", "100"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["kv_bytes_per_token"] == 2 * sum(numbers.values())
+    kept = sum(each * (window or 100) for window, each in numbers.items())
+    assert facts["kv_bytes_of_full_context"] == 2 * kept
+    assert facts.get("state_slot_bytes", 0) == state

@@ -142,6 +142,7 @@ class ModelInfo:
     num_kv_blocks: int = 100
     num_host_kv_blocks: int = 0
     num_kv_groups: int = 1
+    kv_numbers: dict[int, int] = field(default_factory=lambda: {0: 16})
     num_state_slots: int = 0
     num_host_state_slots: int = 0
     snapshot_interval: int = 0

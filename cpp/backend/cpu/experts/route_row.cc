@@ -62,21 +62,22 @@ class Best {
   float values_[kMaxTopExperts];
 };
 
-float score_group(const Choice& choice, int32_t first, int32_t size) {
+float score_group(const RouterSpec& spec, const Choice& choice, int32_t first, int32_t size) {
   float best = choice(first), second = kLowest;
   for (int32_t expert = first + 1; expert < first + size; ++expert) {
     const float c = choice(expert);
     second = std::max(second, std::min(best, c));
     best = std::max(best, c);
   }
-  return size == 1 ? best : best + second;
+  return size == 1 || spec.by_best ? best : best + second;
 }
 
 void choose(const RouterSpec& spec, const Choice& choice, int32_t* ids) {
   const int32_t size = spec.num_experts / spec.num_groups;
   Best groups(spec.top_groups), experts(spec.top_k);
   for (int32_t group = 0; group < spec.num_groups; ++group) {
-    groups.offer(group, spec.num_groups == 1 ? 0.0f : score_group(choice, group * size, size));
+    groups.offer(group,
+                 spec.num_groups == 1 ? 0.0f : score_group(spec, choice, group * size, size));
   }
   for (int32_t group = 0; group < spec.num_groups; ++group) {
     if (!groups.holds(group)) continue;

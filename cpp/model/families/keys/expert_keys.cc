@@ -66,14 +66,16 @@ void read_qwen_sparse_layers(ConfigReader& reader, ModelConfig& config) {
   }
 }
 
-void read_expert_groups(ConfigReader& reader, RouterSpec& router) {
-  router.num_groups = static_cast<int32_t>(reader.integer("n_group", 1, 1, router.num_experts));
+void read_expert_groups(ConfigReader& reader, RouterSpec& router, const GroupDefaults& defaults) {
+  router.num_groups =
+      static_cast<int32_t>(reader.integer("n_group", defaults.groups, 1, router.num_experts));
   if (router.num_experts % router.num_groups != 0) {
     reader.fail_value("n_group",
                       str_cat("must divide the number of experts (", router.num_experts, ")"));
   }
   const int32_t most = std::min(router.num_groups, kMaxTopExperts);
-  router.top_groups = static_cast<int32_t>(reader.integer("topk_group", 1, 1, most));
+  router.top_groups =
+      static_cast<int32_t>(reader.integer("topk_group", defaults.top_groups, 1, most));
   const int32_t kept = router.num_experts / router.num_groups * router.top_groups;
   if (kept >= router.top_k) return;
   reader.fail_value("topk_group", str_cat("must keep as many experts as a row goes to (",

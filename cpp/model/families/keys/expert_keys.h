@@ -32,10 +32,16 @@ void read_expert_counts(ConfigReader& reader, const AliasedKey& num_experts,
 /// them.
 void read_qwen_sparse_layers(ConfigReader& reader, ModelConfig& config);
 
+/// What is taken where n_group or topk_group is absent.
+struct GroupDefaults {
+  int32_t groups = 1, top_groups = 1;
+};
+
 /// n_group and topk_group: of how many groups of experts a row's must be. Throws
 /// Error(kCorruptFile) for groups that aren't equally large, and for a choice that holds too few
 /// experts. REQUIRES: num_experts and top_k.
-void read_expert_groups(ConfigReader& reader, RouterSpec& router);
+void read_expert_groups(ConfigReader& reader, RouterSpec& router,
+                        const GroupDefaults& defaults = {});
 
 /// A router whose scores are sigmoids: norm_topk_prob (true) and routed_scaling_factor.
 void read_sigmoid_router(ConfigReader& reader, RouterSpec& router);

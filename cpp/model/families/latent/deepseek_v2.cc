@@ -1,6 +1,6 @@
-// DeepSeek-V2-Lite and DeepSeek-Coder-V2-Lite: latent attention, experts chosen by a softmax.
+// DeepSeek-V2, V2-Lite and their Coder: latent attention, experts chosen by a softmax.
 
-#include <algorithm>
+#include <string>
 
 #include "model/families/keys/expert_keys.h"
 #include "model/families/latent/latent_layer.h"
@@ -11,6 +11,19 @@ namespace {
 
 constexpr ExpertNames kDeepseekNames{.shared = "mlp.shared_experts."};
 
+/// Of V2, whose topk_method is group_limited_greedy.
+void read_groups(ConfigReader& reader, RouterSpec& router) {
+  const std::string method = reader.text("topk_method", "greedy");
+  if (method == "group_limited_greedy") {
+    router.by_best = true;
+    read_expert_groups(reader, router);
+    return;
+  }
+  reader.require("topk_method", "greedy");
+  reader.find("n_group");
+  reader.find("topk_group");
+}
+
 void read_deepseek_v2(ConfigReader& reader, ModelConfig& config) {
   read_latent(reader, {1536, 512, 128, 64, 128}, config);
   config.mlp_bias = reader.flag("mlp_bias", false);
@@ -18,16 +31,12 @@ void read_deepseek_v2(ConfigReader& reader, ModelConfig& config) {
   read_expert_counts(reader, {{"n_routed_experts", "num_local_experts"}, 64},
                      {{"num_experts_per_tok"}, 0}, config);
   if (moe.router.top_k == 0) reader.fail_value("num_experts_per_tok", "must be a number");
-  const auto dense = reader.integer("first_k_dense_replace", 0, 0, config.num_layers);
-  std::fill_n(moe.sparse_layers.begin(), dense, false);
+  read_dense_layers(reader, 0, config);
   reader.require("moe_layer_freq", 1);
   moe.expert_width = read_width(reader, "moe_intermediate_size", 1407);
   read_shared_experts(reader, "n_shared_experts", 2, moe);
   reader.require("scoring_func", "softmax");
-  // Groups by their best expert, not by their two best.
-  reader.require("topk_method", "greedy");
-  reader.find("n_group");
-  reader.find("topk_group");
+  read_groups(reader, moe.router);
   moe.router.normalize = false;
   // The makers' code normalizes, transformers never does.
   reader.require("norm_topk_prob", false);

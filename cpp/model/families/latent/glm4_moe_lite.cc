@@ -1,6 +1,5 @@
 // GLM-4.7-Flash: latent attention, experts as GLM-4.5 has them.
 
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -11,14 +10,8 @@ namespace headrace {
 
 namespace {
 
-constexpr ExpertNames kGlmLiteNames{.correction = "mlp.gate.e_score_correction_bias",
-                                    .shared = "mlp.shared_experts."};
-
-/// mlp_layer_types, or first_k_dense_replace where it is absent.
-void read_sparse_layers(ConfigReader& reader, ModelConfig& config) {
-  std::vector<bool>& sparse = config.moe.sparse_layers;
-  const int64_t dense = reader.integer("first_k_dense_replace", 1, 0, config.num_layers);
-  std::fill_n(sparse.begin(), dense, false);
+/// mlp_layer_types, where it is there.
+void read_layer_types(ConfigReader& reader, std::vector<bool>& sparse) {
   const JsonValue* const types = reader.find("mlp_layer_types");
   if (types == nullptr || types->empty()) return;
   const char* const expected = "must list dense or sparse for each hidden layer";
@@ -36,23 +29,17 @@ void read_sparse_layers(ConfigReader& reader, ModelConfig& config) {
 void read_glm4_moe_lite(ConfigReader& reader, ModelConfig& config) {
   read_latent(reader, {768, 512, 192, 64, 256}, config);
   reader.require("rope_interleave", true);
-  MoeConfig& moe = config.moe;
-  read_expert_counts(reader, {{"n_routed_experts", "num_local_experts"}, 64},
-                     {{"num_experts_per_tok"}, 4}, config);
-  read_sparse_layers(reader, config);
-  moe.expert_width = read_width(reader, "moe_intermediate_size", 1536);
-  read_shared_experts(reader, "n_shared_experts", 1, moe);
-  moe.has_correction = true;
-  reader.require("scoring_func", "sigmoid");
-  reader.require("topk_method", "noaux_tc");
-  read_sigmoid_router(reader, moe.router);
-  if (!reader.has_key("routed_scaling_factor")) moe.router.scale = 1.8f;
-  moe.router.norm_eps = 1e-20f;
-  read_expert_groups(reader, moe.router);
-}
-
-LayerSources list_glm_lite_layer(const ModelConfig& config, const LayerNaming& naming) {
-  return list_latent_layer(config, naming, kGlmLiteNames);
+  read_latent_experts(reader,
+                      {.dense_layers = 1,
+                       .experts = 64,
+                       .top_k = 4,
+                       .width = 1536,
+                       .shared = 1,
+                       .groups = 1,
+                       .top_groups = 1,
+                       .scale = 1.8f},
+                      config);
+  read_layer_types(reader, config.moe.sparse_layers);
 }
 
 }  // namespace
@@ -72,7 +59,8 @@ const Family& glm4_moe_lite_family() {
       .rope_style = RopeStyle::kInterleaved,
       .rope = {.scales_attention = true},
       .read = read_glm4_moe_lite,
-      .list_layer = list_glm_lite_layer,
+      .list_layer = list_latent_expert_layer,
+      .list_mtp = list_latent_mtp,
       .mtp_is_layer = true,
       .harmless_keys = with_router_training_keys(
           {"num_nextn_predict_layers", "num_mtp_layers", "pretraining_tp"}),

@@ -1,10 +1,13 @@
 #include "model/families/latent/latent_layer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "model/families/keys/expert_keys.h"
 #include "model/families/keys/layer_keys.h"
 #include "model/families/llama_layer.h"
+#include "model/families/mtp_layer.h"
 
 namespace headrace {
 
@@ -14,6 +17,9 @@ constexpr int64_t kMostNumbers = 1 << 16;
 
 /// The norms within attention have this one, whatever rms_norm_eps says.
 constexpr float kInnerEps = 1e-6f;
+
+constexpr ExpertNames kNames{.correction = "mlp.gate.e_score_correction_bias",
+                             .shared = "mlp.shared_experts."};
 
 /// nq matrices [rows, cols] of kv_b_proj [nq (Dn + Dv), R]: of each head the rows from `first` on,
 /// or, transposed, the columns that they are.
@@ -65,6 +71,29 @@ void read_latent(ConfigReader& reader, const LatentDefaults& defaults, ModelConf
   config.head_dim = latent.rope_dim;
 }
 
+void read_dense_layers(ConfigReader& reader, int32_t fallback, ModelConfig& config) {
+  const auto dense = reader.integer("first_k_dense_replace", std::min(fallback, config.num_layers),
+                                    0, config.num_layers);
+  std::fill_n(config.moe.sparse_layers.begin(), dense, false);
+}
+
+void read_latent_experts(ConfigReader& reader, const LatentExpertDefaults& defaults,
+                         ModelConfig& config) {
+  MoeConfig& moe = config.moe;
+  read_expert_counts(reader, {{"n_routed_experts", "num_local_experts"}, defaults.experts},
+                     {{"num_experts_per_tok"}, defaults.top_k}, config);
+  read_dense_layers(reader, defaults.dense_layers, config);
+  moe.expert_width = read_width(reader, "moe_intermediate_size", defaults.width);
+  read_shared_experts(reader, "n_shared_experts", defaults.shared, moe);
+  moe.has_correction = true;
+  reader.require("scoring_func", "sigmoid");
+  reader.require("topk_method", "noaux_tc");
+  read_sigmoid_router(reader, moe.router);
+  if (!reader.has_key("routed_scaling_factor")) moe.router.scale = defaults.scale;
+  moe.router.norm_eps = 1e-20f;
+  read_expert_groups(reader, moe.router, {defaults.groups, defaults.top_groups});
+}
+
 std::unique_ptr<LatentSources> list_latent(const ModelConfig& config, const LayerNaming& naming) {
   const LatentConfig& latent = config.latent;
   const int64_t hidden = config.hidden_size, heads = config.num_heads;
@@ -106,6 +135,19 @@ LayerSources list_latent_layer(const ModelConfig& config, const LayerNaming& nam
   LayerSources out = list_norms(config, naming);
   out.mixer = list_latent(config, naming);
   out.feed_forward = list_experts_or_mlp(config, naming, names);
+  return out;
+}
+
+LayerSources list_latent_expert_layer(const ModelConfig& config, const LayerNaming& naming) {
+  return list_latent_layer(config, naming, kNames);
+}
+
+MtpSources list_latent_mtp(const ModelConfig& config, const TensorNaming& naming) {
+  const LayerNaming layer = naming_behind(config, naming);
+  MtpSources out = list_mtp_behind(config, layer);
+  out.layer = list_norms(config, layer);
+  out.layer.mixer = list_latent(config, layer);
+  out.layer.feed_forward = list_experts(config, layer, kNames);
   return out;
 }
 

@@ -48,6 +48,35 @@ Json glm() {
       "topk_method":"noaux_tc","v_head_dim":256,"vocab_size":154880})");
 }
 
+/// DeepSeek-V3.
+Json deepseek_v3() {
+  return Json::parse(R"({"architectures":["DeepseekV3ForCausalLM"],"attention_bias":false,
+      "attention_dropout":0.0,"auto_map":{"AutoModel":"modeling_deepseek.DeepseekV3Model"},
+      "bos_token_id":0,"eos_token_id":1,"ep_size":1,"first_k_dense_replace":3,"hidden_act":"silu",
+      "hidden_size":7168,"initializer_range":0.02,"intermediate_size":18432,"kv_lora_rank":512,
+      "max_position_embeddings":163840,"model_type":"deepseek_v3","moe_intermediate_size":2048,
+      "moe_layer_freq":1,"n_group":8,"n_routed_experts":256,"n_shared_experts":1,
+      "norm_topk_prob":true,"num_attention_heads":128,"num_experts_per_tok":8,
+      "num_hidden_layers":61,"num_key_value_heads":128,"num_nextn_predict_layers":1,
+      "q_lora_rank":1536,"qk_nope_head_dim":128,"qk_rope_head_dim":64,"rms_norm_eps":1e-06,
+      "rope_scaling":{"beta_fast":32,"beta_slow":1,"factor":40,"mscale":1.0,"mscale_all_dim":1.0,
+      "original_max_position_embeddings":4096,"type":"yarn"},"rope_theta":10000,
+      "routed_scaling_factor":2.5,"scoring_func":"sigmoid","tie_word_embeddings":false,
+      "topk_group":4,"topk_method":"noaux_tc","torch_dtype":"bfloat16","use_cache":true,
+      "v_head_dim":128,"vocab_size":129280})");
+}
+
+/// What DeepSeek-V2 has in place of V2-Lite's.
+Json whole_v2() {
+  Json json = deepseek();
+  json.merge_patch(Json::parse(R"({"hidden_size":5120,"intermediate_size":12288,
+      "moe_intermediate_size":1536,"n_group":8,"n_routed_experts":160,"num_attention_heads":128,
+      "num_hidden_layers":60,"num_key_value_heads":128,"q_lora_rank":1536,
+      "routed_scaling_factor":16.0,"topk_group":3,"topk_method":"group_limited_greedy"})"));
+  json["q_lora_rank"] = 1536;
+  return json;
+}
+
 ModelConfig parse(const Json& json) { return parse_model_config(json.dump(), ""); }
 
 Json with(Json json, const std::string& key, const Json& value) {
@@ -77,6 +106,8 @@ void expect_size(const Json& json, double all, double active) {
 
 TEST(LatentFamilies, PublishedModelsHaveTheirSizes) {
   expect_size(deepseek(), 15.71, 2.45);
+  expect_size(whole_v2(), 235.74, 20.86);
+  expect_size(deepseek_v3(), 671.03, 36.63);
   expect_size(glm(), 29.94, 3.58);
 }
 
@@ -105,6 +136,29 @@ TEST(LatentFamilies, DeepseekV2Lite) {
   EXPECT_TRUE(!c.moe.sparse_layers[0] && c.moe.sparse_layers[1]);
   EXPECT_EQ(parse(without(deepseek(), "q_lora_rank")).latent.q_rank, 1536);
   EXPECT_EQ(parse(with(deepseek(), "routed_scaling_factor", 16.0)).moe.router.scale, 16.0f);
+}
+
+TEST(LatentFamilies, GroupsOfExperts) {
+  const RouterSpec v2 = parse(whole_v2()).moe.router;
+  EXPECT_EQ(v2.num_groups, 8);
+  EXPECT_EQ(v2.top_groups, 3);
+  EXPECT_TRUE(v2.by_best);
+  EXPECT_EQ(v2.scale, 16.0f);
+  const RouterSpec v3 = parse(deepseek_v3()).moe.router;
+  EXPECT_EQ(v3.num_groups, 8);
+  EXPECT_EQ(v3.top_groups, 4);
+  EXPECT_FALSE(v3.by_best);
+  EXPECT_EQ(v3.scale, 2.5f);
+  Json bare = deepseek_v3();
+  for (const char* key : {"n_group", "topk_group", "routed_scaling_factor", "topk_method"}) {
+    bare.erase(key);
+  }
+  const RouterSpec same = parse(bare).moe.router;
+  EXPECT_EQ(same.num_groups, 8);
+  EXPECT_EQ(same.top_groups, 4);
+  EXPECT_EQ(same.scale, 2.5f);
+  expect_refused(whole_v2(), "topk_method", "noaux_tc", ErrorCode::kUnsupported);
+  expect_refused(whole_v2(), "n_group", 7, ErrorCode::kCorruptFile);
 }
 
 TEST(LatentFamilies, YarnScalesScoresOnlyIfItSaysSo) {
@@ -175,11 +229,11 @@ TEST(LatentFamilies, CachesKeepOneRowForAllHeads) {
 
 TEST(LatentFamilies, WhatThisBuildDoesNotComputeIsRefused) {
   constexpr auto kUnsupported = ErrorCode::kUnsupported;
-  for (const Json& json : {deepseek(), glm()}) {
+  for (const Json& json : {deepseek(), deepseek_v3(), glm()}) {
     expect_refused(json, "kv_lora_rank", 640, kUnsupported);  // with 64 that turn
     expect_refused(json, "num_key_value_heads", 4, kUnsupported);
-    expect_refused(json, "topk_method", "group_limited_greedy", kUnsupported);
   }
+  expect_refused(glm(), "topk_method", "group_limited_greedy", kUnsupported);
   expect_refused(deepseek(), "scoring_func", "sigmoid", kUnsupported);
   expect_refused(deepseek(), "norm_topk_prob", true, kUnsupported);
   expect_refused(deepseek(), "moe_layer_freq", 2, kUnsupported);
@@ -188,7 +242,7 @@ TEST(LatentFamilies, WhatThisBuildDoesNotComputeIsRefused) {
 
 TEST(LatentFamilies, HostileValuesAreRefused) {
   constexpr auto kCorrupt = ErrorCode::kCorruptFile;
-  for (const Json& json : {deepseek(), glm()}) {
+  for (const Json& json : {deepseek(), deepseek_v3(), glm()}) {
     expect_refused(json, "qk_rope_head_dim", 63, kCorrupt);
     expect_refused(json, "qk_rope_head_dim", 2, kCorrupt);
     expect_refused(json, "kv_lora_rank", int64_t{1} << 40, kCorrupt);
@@ -196,7 +250,7 @@ TEST(LatentFamilies, HostileValuesAreRefused) {
     expect_refused(json, "v_head_dim", 0, kCorrupt);
     expect_refused(json, "q_lora_rank", 0, kCorrupt);
     expect_refused(json, "first_k_dense_replace", -1, kCorrupt);
-    expect_refused(json, "num_experts_per_tok", 65, kCorrupt);
+    expect_refused(json, "num_experts_per_tok", 257, kCorrupt);
   }
   expect_error(ErrorCode::kCorruptFile, {"num_experts_per_tok"},
                [] { parse(without(deepseek(), "num_experts_per_tok")); });
