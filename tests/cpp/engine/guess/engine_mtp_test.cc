@@ -121,6 +121,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"Wint4", "ernie4_5_moe_paddle", "wint4"},
                       Setting{"Glm", "glm4_moe", "wint4", "auto", 16, 5, 12},
                       Setting{.name = "GlmRanks", .golden = "glm4_moe", .ranks = 2},
+                      Setting{"Latent", "glm4_moe_lite", "wint8", "auto", 16, 5, 12},
+                      Setting{.name = "LatentRanks", .golden = "deepseek_v3", .ranks = 2},
                       Setting{"States", "qwen3_5", "", "auto", 16, 5},
                       Setting{"StatesFewBlocks", "qwen3_5_moe_wrapped", "wint8", "int8", 64, 0, 12},
                       Setting{.name = "StatesRanks", .golden = "qwen3_5_moe", .ranks = 2}),

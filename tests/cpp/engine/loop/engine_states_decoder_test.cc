@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Crowd{"qwen3_5"}, Crowd{"qwen3_5", 2, 100}, Crowd{"qwen3_5", 1, 300, "ngram"},
                       Crowd{"qwen3_5", 1, 200, "mtp"},
                       Crowd{"lfm2", 1, 1000, "", OutOfBlocks::kInterruptLongest},
-                      Crowd{"falcon_h1", 1, 100}, Crowd{"nemotron_h", 2, 100}),
+                      Crowd{"falcon_h1", 1, 100}, Crowd{"nemotron_h", 2, 100},
+                      Crowd{"lfm2", 4, 100}),
     [](const auto& crowd) {
       return crowd.param.folder + "_" + std::to_string(crowd.param.ranks) + crowd.param.guesses;
     });
