@@ -7,8 +7,10 @@
 #include <numeric>
 #include <random>
 
+#include "base/check.h"
 #include "cpp/engine/expect_error.h"
 #include "cpp/engine/tiny_folder.h"
+#include "cpp/model/golden_case.h"
 #include "fakes/fake_engine.h"
 
 namespace headrace {
@@ -84,6 +86,7 @@ void expect_same(const std::vector<Output>& a, const std::vector<Output>& b) {
 
 struct Format {
   const char *isa, *kv_cache_dtype;
+  const char* golden = nullptr;  ///< whose groups of layers keep other rows; null: one group
 };
 
 class EngineSwapDecoder : public ::testing::TestWithParam<Format> {};
@@ -94,6 +97,17 @@ TEST_P(EngineSwapDecoder, GivesTheSameBits) {
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   const std::vector<Ids> prompts = random_prompts(seed);
   ModelOptions options = options_for(folder);
+  int32_t groups = 1;
+  if (GetParam().golden != nullptr) {
+    options.path = load_golden_case(GetParam().golden).folder;
+    options.dummy_weights = false;
+    ModelOptions enough = options;
+    enough.num_kv_blocks = 1000;
+    Engine engine;
+    engine.install_model("m", enough);
+    groups = engine.model_info("m").num_kv_groups;
+  }
+  options.num_kv_blocks *= groups;
   options.cpu_isa = GetParam().isa;
   options.kv_cache_dtype = GetParam().kv_cache_dtype;
   options.enable_prefix_caching = false;
@@ -110,23 +124,27 @@ TEST_P(EngineSwapDecoder, GivesTheSameBits) {
   EXPECT_GT(with.prefix_hit_tokens, without.prefix_hit_tokens);
   EXPECT_LT(with.prompt_tokens, without.prompt_tokens) << "what is found is not computed";
 
-  options.num_kv_blocks = 13;  // one request of 200 tokens
+  options.num_kv_blocks = 13 * groups;  // one request of 200 tokens
   options.num_threads = 1;
   expect_same(run(options, prompts, &with), cold);
   EXPECT_GT(with.preemptions, 0u);
   EXPECT_GT(with.prefix_host_hit_tokens, 0u);
 }
 
+std::string name_of(const ::testing::TestParamInfo<Format>& info) {
+  const auto& [isa, dtype, golden] = info.param;
+  const std::string of = golden == nullptr ? "" : str_cat("_", golden);
+  return str_cat(*isa == 0 ? "best" : isa, "_", dtype, of);
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, EngineSwapDecoder,
                          ::testing::Values(Format{"baseline", "float32"},
                                            Format{"baseline", "int8"}, Format{"baseline", "uint4"},
                                            Format{"baseline", "fp8"}, Format{"", "bfloat16"},
-                                           Format{"", "uint4"}, Format{"baseline", "float16"}),
-                         [](const auto& param_info) {
-                           const std::string isa = param_info.param.isa;
-                           return (isa.empty() ? "best" : isa) + "_" +
-                                  param_info.param.kv_cache_dtype;
-                         });
+                                           Format{"", "uint4"}, Format{"baseline", "float16"},
+                                           Format{"", "int8", "gemma4_text"},
+                                           Format{"", "bfloat16", "deepseek_v2"}),
+                         name_of);
 
 TEST(EngineSwapModel, TellsWhatItHasTaken) {
   const TinyFolder folder;
