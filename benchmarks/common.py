@@ -102,7 +102,20 @@ def _matrices(config: dict[str, Any], experts: bool) -> int:
 
 def kv_bytes_per_token(config: dict[str, Any]) -> int:
     per_layer = 2 * config["num_key_value_heads"] * config["head_dim"] * 2
-    return int(per_layer * config["num_hidden_layers"])
+    layers = range(config["num_hidden_layers"])
+    return int(per_layer * sum(not make_checkpoint.keeps_state(config, i) for i in layers))
+
+
+def state_bytes(config: dict[str, Any]) -> int:
+    """Of a sequence: each layer's state, and the last inputs of its convolution; float32."""
+    layers = range(config["num_hidden_layers"])
+    count = sum(make_checkpoint.keeps_state(config, i) for i in layers)
+    if count == 0:
+        return 0
+    heads, wide = config["linear_num_value_heads"], config["linear_value_head_dim"]
+    keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
+    window = (2 * keys + heads * wide) * (config["linear_conv_kernel_dim"] - 1)
+    return int(4 * count * (heads * config["linear_key_head_dim"] * wide + window))
 
 
 def decode_floor(config: dict[str, Any], context: float, limits: Limits) -> float:

@@ -34,6 +34,12 @@ _ERNIE_MOE = {"model_type": "ernie4_5_moe", "architectures": ["Ernie4_5_MoeForCa
               "moe_num_shared_experts": 2, "moe_layer_start_index": 1}  # fmt: skip
 _QWEN3_MOE = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"],
               "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}  # fmt: skip
+_QWEN3_5 = {"model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForCausalLM"],
+            "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+            "linear_num_key_heads": 16, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e7,
+                                "partial_rotary_factor": 0.25, "mrope_interleaved": True,
+                                "mrope_section": [11, 11, 10]}}  # fmt: skip
 _LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
 
 
@@ -53,6 +59,14 @@ _QWEN3_30B = _shape(
     _QWEN3_MOE | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768},
     151936, 2048, 6144, 48, 32, 4, 128, 1e6, 1e-6, 40960, False,
 )  # fmt: skip
+_QWEN3_5_08B = _shape(
+    _QWEN3_5 | {"linear_num_value_heads": 16},
+    248320, 1024, 3584, 24, 8, 2, 256, 1e7, 1e-6, 262144,
+)  # fmt: skip
+_QWEN3_5_4B = _shape(
+    _QWEN3_5 | {"linear_num_value_heads": 32},
+    248320, 2560, 9216, 32, 16, 4, 256, 1e7, 1e-6, 262144,
+)  # fmt: skip
 _ERNIE_21B = _shape(
     _ERNIE_MOE | {"moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536},
     103424, 2560, 12288, 28, 20, 4, 128, 5e5, 1e-5, 131072,
@@ -71,6 +85,11 @@ SHAPES = {
     "ernie-4.5-0.3b": _shape(_ERNIE, 103424, 1024, 3072, 18, 16, 2, 128, 5e5, 1e-5, 131072),
     "qwen2-0.5b": _shape(_QWEN2, 151936, 896, 4864, 24, 14, 2, 64, 1e6, 1e-6, 131072),
     "qwen3-0.6b": _shape(_QWEN3, 151936, 1024, 3072, 28, 16, 8, 128, 1e6, 1e-6, 40960),
+    "qwen3.5-0.8b": _QWEN3_5_08B,
+    "qwen3.5-4b": _QWEN3_5_4B,
+    # As large, with attention alone.
+    "qwen3-like-0.8b": _shape(_QWEN3, 248320, 1024, 4032, 24, 16, 8, 128, 1e6, 1e-6, 262144),
+    "qwen3-like-4b": _shape(_QWEN3, 248320, 2560, 9472, 32, 32, 8, 128, 1e6, 1e-6, 262144),
     "llama-3.2-1b": _shape(_LLAMA, 128256, 2048, 8192, 16, 32, 8, 64, 5e5, 1e-5, 131072),
     "llama-3.1-8b": _shape(_LLAMA, 128256, 4096, 14336, 32, 32, 8, 128, 5e5, 1e-5, 131072, False),
     "qwen3-30b-a3b": _QWEN3_30B,
@@ -106,8 +125,7 @@ SHAPES = {
 
 def tensor_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Every tensor of the checkpoint (of a vision model: of its decoder), in file order."""
-    hidden, d = config["hidden_size"], config["head_dim"]
-    q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
+    hidden = config["hidden_size"]
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (config["vocab_size"], hidden),
         "model.norm.weight": (hidden,),
@@ -118,14 +136,8 @@ def tensor_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         layer = f"model.layers.{i}."
         for norm in ("input_layernorm", "post_attention_layernorm"):
             shapes[f"{layer}{norm}.weight"] = (hidden,)
-        for name, rows in (("q", q), ("k", kv), ("v", kv)):
-            shapes[f"{layer}self_attn.{name}_proj.weight"] = (rows, hidden)
-            if config["model_type"] in ("qwen2", "qwen2_5_vl"):
-                shapes[f"{layer}self_attn.{name}_proj.bias"] = (rows,)
-        shapes[f"{layer}self_attn.o_proj.weight"] = (hidden, q)
-        if config["model_type"] in ("qwen3", "qwen3_moe", "qwen3_vl"):
-            for norm in ("q_norm", "k_norm"):
-                shapes[f"{layer}self_attn.{norm}.weight"] = (d,)
+        mixer = _states(config) if keeps_state(config, i) else _attention(config)
+        shapes |= {layer + name: dims for name, dims in mixer.items()}
         for block, width in _feed_forwards(config):
             shapes[f"{layer}mlp.{block}gate_proj.weight"] = (width, hidden)
             shapes[f"{layer}mlp.{block}up_proj.weight"] = (width, hidden)
@@ -133,6 +145,46 @@ def tensor_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         if "num_experts" in config:
             shapes[f"{layer}mlp.gate.weight"] = (config["num_experts"], hidden)
     return shapes
+
+
+def keeps_state(config: dict[str, Any], layer: int) -> bool:
+    """Whether the layer has a state in place of attention."""
+    return bool((layer + 1) % config.get("full_attention_interval", 1))
+
+
+def _attention(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    hidden, d, kind = config["hidden_size"], config["head_dim"], config["model_type"]
+    q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
+    gates = 2 if kind == "qwen3_5_text" else 1
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, rows in (("q", gates * q), ("k", kv), ("v", kv)):
+        shapes[f"self_attn.{name}_proj.weight"] = (rows, hidden)
+        if kind in ("qwen2", "qwen2_5_vl"):
+            shapes[f"self_attn.{name}_proj.bias"] = (rows,)
+    shapes["self_attn.o_proj.weight"] = (hidden, q)
+    if kind in ("qwen3", "qwen3_moe", "qwen3_vl", "qwen3_5_text"):
+        for norm in ("q_norm", "k_norm"):
+            shapes[f"self_attn.{norm}.weight"] = (d,)
+    return shapes
+
+
+def _states(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of the gated delta rule."""
+    hidden, heads = config["hidden_size"], config["linear_num_value_heads"]
+    keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
+    values = heads * config["linear_value_head_dim"]
+    shapes = {
+        "in_proj_qkv.weight": (2 * keys + values, hidden),
+        "in_proj_z.weight": (values, hidden),
+        "in_proj_a.weight": (heads, hidden),
+        "in_proj_b.weight": (heads, hidden),
+        "conv1d.weight": (2 * keys + values, 1, config["linear_conv_kernel_dim"]),
+        "A_log": (heads,),
+        "dt_bias": (heads,),
+        "norm.weight": (config["linear_value_head_dim"],),
+        "out_proj.weight": (hidden, values),
+    }
+    return {f"linear_attn.{name}": dims for name, dims in shapes.items()}
 
 
 def _feed_forwards(config: dict[str, Any]) -> list[tuple[str, int]]:

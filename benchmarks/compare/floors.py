@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import common
+import make_checkpoint
 import vision_checkpoint
 
 # Bytes of a weight with its share of a scale of 2 bytes: Headrace's own groups, of 64 and 32.
@@ -50,18 +51,22 @@ def weight_bytes(config: dict, weights: str, rows: int = 1) -> float:
 
 def step_need(config: dict, weights: str, rows: int, contexts: list[int], sampled: int) -> Need:
     """A step of `rows` tokens. `contexts`: keys that each attending row reads; its length may be
-    less than `rows` where prompt tokens share a pass (give the sequence's length once, then).
+    less than `rows` where prompt tokens share a pass (give the sequence's length once, then). Each
+    has its states read and written once.
     `sampled`: rows that meet the head."""
     head = head_parameters(config)
     linear = common.matmul_parameters(config) - head
     keys = sum(contexts)
     attended = keys if len(contexts) == rows else rows * keys / 2  # causal
     width = config["num_attention_heads"] * config["head_dim"]
+    attending = sum(
+        not make_checkpoint.keeps_state(config, i) for i in range(config["num_hidden_layers"])
+    )
     return Need(
-        bytes=weight_bytes(config, weights, rows) + keys * common.kv_bytes_per_token(config),
-        operations=2.0 * rows * linear
-        + 2.0 * sampled * head
-        + 4.0 * attended * width * config["num_hidden_layers"],
+        bytes=weight_bytes(config, weights, rows)
+        + keys * common.kv_bytes_per_token(config)
+        + 2 * len(contexts) * common.state_bytes(config),
+        operations=2.0 * rows * linear + 2.0 * sampled * head + 4.0 * attended * width * attending,
     )
 
 

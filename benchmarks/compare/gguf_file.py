@@ -25,21 +25,30 @@ NAMES = {
     "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
     "mlp.gate": "ffn_gate_inp",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+OF_STATES = {"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"}
 ARCHITECTURES = {
     "qwen2": "qwen2",
     "qwen3_moe": "qwen3moe",
+    "qwen3_5_text": "qwen35",
     "llama": "llama",
     "ernie4_5": "ernie4_5",
 }
 EXPERT = re.compile(r"(.*\.mlp\.)experts\.(\d+)\.(.*)")
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, architecture: str = "") -> str:
     if name == "model.embed_tokens.weight":
         return "token_embd.weight"
     if name == "model.norm.weight":
@@ -47,11 +56,26 @@ def gguf_name(name: str) -> str:
     if name == "lm_head.weight":
         return "output.weight"
     _, _, layer, rest = name.split(".", 3)
+    if rest in OF_STATES:
+        return f"blk.{layer}.{OF_STATES[rest]}"
     module, _, kind = rest.rpartition(".")
+    if architecture == "qwen35" and module == "post_attention_layernorm":
+        return f"blk.{layer}.post_attention_norm.{kind}"
     return f"blk.{layer}.{NAMES[module]}.{kind}"
 
 
-def tensors(file: Path, experts: int):
+def as_stored(name: str, numbers: np.ndarray, architecture: str) -> np.ndarray:
+    """What a file of the architecture has in place of the checkpoint's numbers."""
+    if name.endswith("A_log"):
+        return -np.exp(numbers)
+    if name.endswith("conv1d.weight"):
+        return numbers[:, 0]
+    if architecture == "qwen35" and "norm" in name and "linear_attn.norm" not in name:
+        return numbers + 1
+    return numbers
+
+
+def tensors(file: Path, experts: int, architecture: str):
     """Name and float32 numbers of each tensor; a layer's experts as one, [experts, n, k]."""
     with file.open("rb") as data:
         header = json.loads(data.read(struct.unpack("<Q", data.read(8))[0]))
@@ -64,12 +88,24 @@ def tensors(file: Path, experts: int):
             numbers = bits.view(np.float32).reshape(entry["shape"])
             expert = EXPERT.fullmatch(name)
             if expert is None:
-                yield gguf_name(name), numbers
+                stored = as_stored(name, numbers, architecture)
+                yield gguf_name(name, architecture), stored
                 continue
             stack = gguf_name(expert[1] + expert[3]).replace(".weight", "_exps.weight")
             stacks.setdefault(stack, []).append(numbers)
             if len(stacks[stack]) == experts:
                 yield stack, np.stack(stacks.pop(stack))
+
+
+def describe_states(writer: gguf.GGUFWriter, config: dict) -> None:
+    heads, wide = config["linear_num_value_heads"], config["linear_value_head_dim"]
+    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    writer.add_ssm_state_size(config["linear_key_head_dim"])
+    writer.add_ssm_group_count(config["linear_num_key_heads"])
+    writer.add_ssm_time_step_rank(heads)
+    writer.add_ssm_inner_size(heads * wide)
+    writer.add_full_attention_interval(config["full_attention_interval"])
+    writer.add_rope_dimension_sections([*config["rope_parameters"]["mrope_section"], 0])
 
 
 def describe(writer: gguf.GGUFWriter, config: dict) -> None:
@@ -81,13 +117,16 @@ def describe(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
-    writer.add_rope_dimension_count(config["head_dim"])
+    partial = config.get("rope_parameters", {}).get("partial_rotary_factor", 1)
+    writer.add_rope_dimension_count(int(config["head_dim"] * partial))
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     if "num_experts" in config:
         writer.add_expert_count(config["num_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "linear_num_value_heads" in config:
+        describe_states(writer, config)
     writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("default")
@@ -101,11 +140,13 @@ def describe(writer: gguf.GGUFWriter, config: dict) -> None:
 def main() -> None:
     folder, file, weights = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     config = json.loads((folder / "config.json").read_text())
-    writer = gguf.GGUFWriter(file, ARCHITECTURES[config["model_type"]])
+    architecture = ARCHITECTURES[config["model_type"]]
+    writer = gguf.GGUFWriter(file, architecture)
     describe(writer, config)
-    for name, numbers in tensors(folder / "model.safetensors", config.get("num_experts", 0)):
+    experts = config.get("num_experts", 0)
+    for name, numbers in tensors(folder / "model.safetensors", experts, architecture):
         kind = KINDS[weights]
-        if numbers.ndim == 1 or "gate_inp" in name:
+        if numbers.ndim == 1 or "gate_inp" in name or "conv1d" in name:
             kind = gguf.GGMLQuantizationType.F32
         elif weights == "int4" and name in ("token_embd.weight", "output.weight"):
             kind = KINDS["int8"]

@@ -158,6 +158,15 @@ def test_vision_shapes_have_as_many_parameters_as_published(shape: str, paramete
     assert sum(math.prod(dims) for dims in shapes.values()) == parameters
 
 
+def test_shapes_with_states_are_the_published_ones() -> None:
+    make, common = (importlib.import_module(name) for name in ("make_checkpoint", "common"))
+    config = make.SHAPES["qwen3.5-0.8b"]
+    assert sum(map(math.prod, make.tensor_shapes(config).values())) == 752_393_024
+    assert common.kv_bytes_per_token(config) == 6 * 2 * 2 * 256 * 2  # 6 of 24 layers
+    assert common.state_bytes(config) == 18 * 4 * (16 * 128 * 128 + 3 * 6144)
+    assert common.state_bytes(make.SHAPES["qwen3-0.6b"]) == 0
+
+
 def test_operations_of_a_tower() -> None:
     make = importlib.import_module("make_checkpoint")
     vision = importlib.import_module("vision_checkpoint")
