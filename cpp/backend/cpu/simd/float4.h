@@ -77,12 +77,8 @@ HEADRACE_SIMD_INLINE Bf16Pairs decode_pairs(Float4Codes codes) {
   const __m512i values = _mm512_broadcast_i64x4(
       _mm256_setr_epi16(0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, -0x8000, -0x4100,
                         -0x4080, -0x4040, -0x4000, -0x3fc0, -0x3f80, -0x3f40));
-  // A multiplication shifts where shuffles don't wait for it.
-  const __m512i chosen =
-      i == 0
-          ? codes
-          : _mm512_mulhi_epu16(codes, _mm512_set1_epi16(static_cast<int16_t>(1 << (16 - i * 4))));
-  return reinterpret_cast<Bf16Pairs>(_mm512_permutexvar_epi16(chosen, values));
+  return reinterpret_cast<Bf16Pairs>(
+      _mm512_permutexvar_epi16(_mm512_srli_epi32(codes, i * 4), values));
 }
 #endif
 
