@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
+#include "float4_codes.h"
 #include "peaks.h"
 
 namespace headrace::bench {
@@ -37,6 +38,7 @@ struct Format {
 
 constexpr Format kFormats[] = {{"int4 g32", DType::kBF16, {.bits = 4, .group_size = 32}},
                                {"int8 g64", DType::kBF16, {.bits = 8, .group_size = 64}},
+                               {"mxfp4", DType::kBF16, kFloat4Format},
                                {"bf16", DType::kBF16, {}}};
 
 struct ModelShape {
@@ -45,7 +47,8 @@ struct ModelShape {
 };
 
 constexpr ModelShape kModels[] = {{"Qwen3-30B-A3B", 2048, 128, 8, 768},
-                                  {"ERNIE-4.5-21B-A3B", 2560, 64, 6, 1536}};
+                                  {"ERNIE-4.5-21B-A3B", 2560, 64, 6, 1536},
+                                  {"gpt-oss-20b", 2880, 32, 4, 2880}};
 constexpr ModelShape kSmoke = {"smoke", 64, 8, 2, 32};
 
 constexpr int kPasses = 5, kDecodePasses = 25;
@@ -106,6 +109,11 @@ class Bench {
     WeightSpec down{{}, format.storage, WeightUse::kLinear, format.quant};
     gate_up.experts = down.experts = static_cast<int32_t>(experts);
     for (int64_t e = 0; e < experts; ++e) {
+      if (format.quant.float4) {
+        gate_up.parts.push_back(float4_.part(2 * inner, hidden));
+        down.parts.push_back(float4_.part(hidden, inner));
+        continue;
+      }
       gate_up.parts.push_back({source_.data(), DType::kBF16, 2 * inner, hidden, false, hidden});
       down.parts.push_back({source_.data(), DType::kBF16, hidden, inner, false, inner});
     }
@@ -135,8 +143,9 @@ class Bench {
   double peak(const Format& format) const {
     const std::string isa = backend_->device_info().isa;
     const bool bf16_dot = isa == "avx512_bf16", int8_dot = bf16_dot || isa == "avx512_vnni";
-    if (format.quant.bits != 0 && int8_dot) return int8_peak(threads_);
-    return bf16_dot && format.quant.bits == 0 ? bf16_peak(threads_) : f32_peak(threads_);
+    const bool rounded = format.quant.bits != 0 && !format.quant.float4;
+    if (rounded && int8_dot) return int8_peak(threads_);
+    return bf16_dot && !rounded ? bf16_peak(threads_) : f32_peak(threads_);
   }
 
   /// What ops work on.
@@ -225,6 +234,7 @@ class Bench {
   uint32_t state_ = 1;
   size_t turn_ = 0;
   std::vector<uint16_t> source_;
+  Float4Codes float4_;
 };
 
 }  // namespace

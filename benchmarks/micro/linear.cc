@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
+#include "float4_codes.h"
 #include "peaks.h"
 
 namespace headrace::bench {
@@ -41,6 +42,7 @@ struct Format {
 };
 
 constexpr Format kFormats[] = {{"bf16", DType::kBF16, {}},
+                               {"mxfp4", DType::kBF16, kFloat4Format},
                                {"f32", DType::kF32, {}},
                                {"int8 g64", DType::kBF16, {.bits = 8, .group_size = 64}},
                                {"int8 g128", DType::kBF16, {.bits = 8, .group_size = 128}},
@@ -76,7 +78,11 @@ std::vector<ModelShape> published_models() {
             {"o", 1024, 2048, WeightUse::kLinear},
             {"gate_up", 6144, 1024, WeightUse::kGateUp},
             {"down", 1024, 3072, WeightUse::kLinear}},
-           {"head", 103424, 1024, WeightUse::kTiedEmbedding}}};
+           {"head", 103424, 1024, WeightUse::kTiedEmbedding}},
+          {"gpt-oss-20b",  // experts
+           8,
+           {{"gate_up", 5760, 2880, WeightUse::kGateUp}, {"down", 2880, 2880, WeightUse::kLinear}},
+           {"none", 0, 2880, WeightUse::kLinear}}};
 }
 
 double now() {
@@ -133,9 +139,9 @@ class Bench {
         const std::vector<int64_t> rows = format.source == DType::kF32
                                               ? std::vector<int64_t>{1}
                                               : std::vector<int64_t>{1, 4, 8, 16};
-        const bool dot =
-            format.quant.bits != 0 ? int8_dot : bf16_dot && format.source == DType::kBF16;
-        const auto measure_peak = !dot ? f32_peak : format.quant.bits != 0 ? int8_peak : bf16_peak;
+        const bool rounded = format.quant.bits != 0 && !format.quant.float4;
+        const bool dot = rounded ? int8_dot : bf16_dot && format.source == DType::kBF16;
+        const auto measure_peak = !dot ? f32_peak : rounded ? int8_peak : bf16_peak;
         for (const int64_t count : rows) decode(model, format, count, measure_peak);
         prefill(model, format, measure_peak);
       }
@@ -147,6 +153,10 @@ class Bench {
     // The head is as many copies of a smaller matrix.
     const int64_t most = static_cast<int64_t>(source_.size()) / shape.k;
     WeightSpec spec{{}, format.source, shape.use, format.quant};
+    if (format.quant.float4) {
+      spec.parts.push_back(float4_.part(shape.n, shape.k));
+      return {shape, backend_->pack_weight(spec)};
+    }
     for (int64_t n = shape.n; n > 0; n -= most) {
       const void* data = format.source == DType::kF32 ? static_cast<const void*>(source_.data())
                                                       : static_cast<const void*>(halves_.data());
@@ -175,7 +185,8 @@ class Bench {
     for (int i = 0; i < model.layers; ++i) {
       for (const MatrixShape& shape : model.layer) layers.push_back(pack(shape, format));
     }
-    if (rows == 1) layers.push_back(pack(model.head, format));
+    const bool has_head = model.head.n > 0 && !format.quant.float4;  // it is never MXFP4
+    if (rows == 1 && has_head) layers.push_back(pack(model.head, format));
     const double pack_seconds = now() - pack_start;
     double source_bytes = 0;
     for (const Layer& layer : layers) {
@@ -253,6 +264,7 @@ class Bench {
   ReadProbe probe_;
   std::vector<float> source_;
   std::vector<uint16_t> halves_;
+  Float4Codes float4_;
   Backend::Buffer input_, output_;
 };
 

@@ -31,6 +31,8 @@ struct DeviceInfo {
   /// It multiplies codes by codes (rounds_rows()): FP8 weights, and int8 ones that were made for
   /// it, are kept as they come. false: they are read as numbers, and meet `quant_activations`.
   bool code_products = false;
+  /// It keeps MXFP4 weights as they come (kFloat4Format). false: they are read as numbers.
+  bool float4_weights = false;
 
   /// GPU: kernels that failed their trial on this device, each with why, and what runs in their
   /// place, or is refused.

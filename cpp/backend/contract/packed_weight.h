@@ -56,9 +56,9 @@ struct WeightSpec {
   /// bits != 0: kept as integers, and not as `storage`. linear() then also rounds the activations,
   /// to int8 with a scale for each row and group of k, or takes them as they come, as
   /// quant.activations says: Error(kUnsupported), from here, packed_bytes, restore_weight and
-  /// weight_layout, where a backend has no such kernels. Not for kEmbedding. Parts are all numbers
-  /// to be quantized (symmetric, bf16 scales, in order), or all codes of this format and of one
-  /// order.
+  /// weight_layout, where a backend has no such kernels. Not for kEmbedding, and MXFP4 only for
+  /// kLinear and kGateUp. Parts are all numbers to be quantized (symmetric, bf16 scales, in order;
+  /// not MXFP4), or all codes of this format and of one order.
   QuantFormat quant = {};
   /// Called by any thread of the packing between pieces of about a MiB; may throw to end it. Null:
   /// nothing is called. Outlives the packing.

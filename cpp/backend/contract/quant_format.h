@@ -32,8 +32,16 @@ struct QuantFormat {
   bool f16_scales = false;   ///< false: scales are bf16
   bool reordered = false;    ///< groups are of inputs in an order of the weight's own
   Activations activations = Activations::kInt8Groups;
+  bool float4 = false;  ///< MXFP4: all the others are those of kFloat4Format
   bool operator==(const QuantFormat&) const = default;
 };
+
+/// Weights as FP4 e2m1, of which 32 along k share a scale e8m0; activations aren't rounded to
+/// codes:
+///   w[n][k] = e2m1(code[n][k]) * 2^(scale[n][k / 32] - 127)
+/// They always come as codes, k is a multiple of 32, and no weight is beyond float32.
+inline constexpr QuantFormat kFloat4Format{
+    .bits = 4, .group_size = 32, .activations = Activations::kWhole, .float4 = true};
 
 /// Both sides of a product are codes of one type.
 constexpr bool rounds_rows(const QuantFormat& format) {
@@ -50,7 +58,7 @@ inline constexpr int32_t kMaxQuantGroup = 128;
 
 /// One group of one output feature.
 struct QuantizedGroup {
-  uint16_t scale;  ///< bf16 or f16, as the format says
+  uint16_t scale;  ///< bf16 or f16, as the format says; e8m0 of MXFP4
   uint8_t zero;    ///< the code that stands for 0
   uint8_t codes[kMaxQuantGroup];
   float wide_scale = 0.0f;  ///< instead of `scale`, where rounds_rows(); int8 codes are 128 more

@@ -5,6 +5,7 @@
 
 #include "backend/checks/op_checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
+#include "backend/cpu/weights/float4_panels.h"
 #include "backend/cpu/weights/packed_panels.h"
 #include "backend/cpu/weights/quant_panels.h"
 #include "backend/host/cpu_info.h"
@@ -37,6 +38,7 @@ DeviceInfo CpuBackend::device_info() const {
                              info.num_threads == 1 ? " thread" : " threads");
   info.total_bytes = memory.total_bytes;
   info.free_bytes = memory.free_bytes;
+  info.float4_weights = true;
   return info;
 }
 
@@ -64,7 +66,9 @@ void CpuBackend::read_back(const void* device, void* destination, size_t bytes) 
 
 std::unique_ptr<PackedWeight> CpuBackend::pack_weight(const WeightSpec& spec) {
   std::unique_ptr<PackedWeight> weight;
-  if (spec.quant.bits != 0) {
+  if (spec.quant.float4) {
+    weight = pack_float4(spec, *isa_->linear, memory_, pool_);
+  } else if (spec.quant.bits != 0) {
     weight = pack_quantized(spec, *isa_, memory_, pool_);
   } else {
     weight = pack_panels(spec, *isa_->linear, memory_, pool_);
@@ -90,11 +94,13 @@ void CpuBackend::place(const PackedWeight& weight) {
 }
 
 std::string CpuBackend::weight_layout(DType storage, const QuantFormat& quant) const {
+  if (quant.float4) return float4_layout_name(*isa_->linear);
   if (quant.bits != 0) return quant_layout_name(quant, *isa_->quant);
   return panel_layout_name(storage, *isa_->linear);
 }
 
 size_t CpuBackend::packed_bytes(const WeightShape& shape) const {
+  if (shape.quant.float4) return packed_float4_bytes(shape, *isa_->linear);
   if (shape.quant.bits != 0) return packed_quant_bytes(shape, *isa_->quant);
   return packed_panel_bytes(shape, *isa_->linear);
 }
@@ -102,7 +108,9 @@ size_t CpuBackend::packed_bytes(const WeightShape& shape) const {
 std::unique_ptr<PackedWeight> CpuBackend::restore_weight(const WeightShape& shape,
                                                          Buffer contents) {
   std::unique_ptr<PackedWeight> weight;
-  if (shape.quant.bits != 0) {
+  if (shape.quant.float4) {
+    weight = restore_float4(shape, *isa_->linear, std::move(contents));
+  } else if (shape.quant.bits != 0) {
     weight = restore_quantized(shape, *isa_->quant, std::move(contents));
   } else {
     weight = restore_panels(shape, *isa_->linear, std::move(contents));

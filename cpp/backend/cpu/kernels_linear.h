@@ -10,11 +10,17 @@
 //
 // Each output element is one lane of one accumulator that visits k in ascending order, whatever
 // the number of rows: that is what keeps a row's bits independent of its company.
+//
+// MXFP4 (kFloat4Format): a panel is a sequence of groups of 32 k, each: scales e8m0 [panel_cols],
+// codes [4][4 vectors] of 8 k each, in an order of the ISA's own. Products of a group are a sum
+// that starts at 0, which enters the float32 sum over the groups as y = fma(sum, scale, y).
+// Activations are as the other weights of the same dtype meet them.
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "backend/contract/activation.h"
+#include "backend/contract/quant_format.h"
 
 namespace headrace {
 
@@ -68,20 +74,29 @@ struct RowsToGather {
 
 /// Kernels for one way of storing weights.
 struct LinearFormat {
-  int32_t group;             ///< consecutive k of a column side by side: 1 or 2
+  int32_t group;  ///< k that k_groups counts: side by side in a column, 1 or 2; 32 of MXFP4
   int32_t activation_bytes;  ///< of a packed activation: 4 (float32) or 2 (bf16)
-  /// Tiles of tile_rows rows side by side, each [k_groups][rows][group], the last tile with the
+  int32_t unit;              ///< activations that rows of a tile take turns with
+  /// Tiles of tile_rows rows side by side, each [k / unit][rows][unit], the last tile with the
   /// rows that are left. A tile starts k_groups * group elements after the one before for each row
   /// of that.
   void (*pack_rows)(const RowsToPack& rows, void* packed);
   void (*panel_product)(const PanelTask& task);
 };
 
+/// Bytes of a group of a panel of MXFP4.
+constexpr int64_t float4_group_bytes(int64_t cols) {
+  return cols * (1 + kFloat4Format.group_size * kFloat4Format.bits / 8);
+}
+
 struct LinearKernels {
   int32_t lanes;       ///< floats in a vector; the unit that gate and up alternate in
   int32_t panel_cols;  ///< 4 * lanes
   int32_t tile_rows;   ///< most rows that can share one pass over a panel
   LinearFormat f32, bf16, f16;
+  LinearFormat float4_f32, float4_bf16;  ///< MXFP4 in place of such weights
+  /// Writes a group of such a panel from those of its columns.
+  void (*put_float4)(const QuantizedGroup* columns, void* group);
   /// Writes the tiles that pack_rows would have made of the rows.
   void (*gather_rows)(const RowsToGather& rows, void* packed);
 };

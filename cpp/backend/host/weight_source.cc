@@ -117,9 +117,11 @@ WeightExtent check_weight(const WeightSpec& spec) {
     extent.n += part.n;
     HEADRACE_CHECK(extent.n < (int64_t{1} << 40), extent.n);
   }
-  HEADRACE_CHECK(spec.parts.front().codes != nullptr ||
-                     (!spec.quant.zero_points && !spec.quant.f16_scales && !spec.quant.reordered),
-                 "only codes have zero points, float16 scales and an order");
+  HEADRACE_CHECK(
+      spec.parts.front().codes != nullptr || (!spec.quant.zero_points && !spec.quant.f16_scales &&
+                                              !spec.quant.reordered && !spec.quant.float4),
+      "only codes have zero points, float16 scales and an order, or are MXFP4");
+  HEADRACE_CHECK(!spec.quant.float4 || extent.k % kFloat4Format.group_size == 0, extent.k);
   check_experts(spec, extent.n);
   check_orders(spec);
   extent.n /= spec.experts;
@@ -187,7 +189,8 @@ void refuse_numbers(const WeightRun& run, DType dtype) {
 void refuse_scales(const WeightPart& part) {
   throw TensorError(
       ErrorCode::kCorruptFile,
-      str_cat("tensor ", part.name, " holds a scale that is NaN or infinite: get the file again."));
+      str_cat("tensor ", part.name,
+              " holds a scale with which numbers are NaN or infinite: get the file again."));
 }
 
 void read_weight_row(const WeightSpec& spec, int64_t row, int64_t first, int64_t count,

@@ -78,7 +78,8 @@ struct WeightRun {
 /// is kept as `dtype`. REQUIRES: there is one.
 [[noreturn]] void refuse_numbers(const WeightRun& run, DType dtype);
 
-/// Throws TensorError for a part whose codes have a scale that is NaN or infinite.
+/// Throws TensorError for a part whose codes have a scale that is NaN or infinite, or makes numbers
+/// infinite.
 [[noreturn]] void refuse_scales(const WeightPart& part);
 
 /// Calls spec.between.

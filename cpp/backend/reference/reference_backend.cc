@@ -81,7 +81,8 @@ class ReferenceBackend final : public Backend {
             .total_bytes = memory.total_bytes,
             .free_bytes = memory.free_bytes,
             .quant_activations = quant_activations_,
-            .code_products = code_products_};
+            .code_products = code_products_,
+            .float4_weights = true};
   }
   void require(const BackendNeeds& needs) override { require_cpu_needs(needs, code_products_); }
   DType activation_dtype(DType) const override { return DType::kF32; }

@@ -9,6 +9,7 @@
 
 #include "backend/host/rounded_codes.h"
 #include "tensor/dtype.h"
+#include "tensor/float4.h"
 #include "tensor/float8.h"
 
 namespace headrace {
@@ -131,6 +132,13 @@ void reference_read_codes(const WeightCodes& codes, int64_t feature, int64_t k, 
   for (int64_t first = 0; first < k; first += format.group_size) {
     QuantizedGroup group;
     codes.read(feature, 1, first / format.group_size, &group);
+    if (format.float4) {
+      const float scale = e8m0_to_f32(static_cast<uint8_t>(group.scale));
+      for (int64_t i = 0; i < format.group_size; ++i) {
+        row[first + i] = e2m1_to_f32(group.codes[i]) * scale;
+      }
+      continue;
+    }
     if (rounds_rows(format)) {
       for (int64_t i = 0; i < std::min<int64_t>(format.group_size, k - first); ++i) {
         row[first + i] = code_number(format, group.codes[i], group.wide_scale);

@@ -59,7 +59,11 @@ WeightCache::WeightCache(const CachedModel& model) : model_(model), folder_(cach
 std::unique_ptr<PackedFile> WeightCache::open(const Check& check) const {
   auto packed = std::make_unique<PackedFile>(file_);
   const PackedHeader& header = packed->header();
-  if (header.storage != header_.storage || !(header.quantization == header_.quantization) ||
+  const auto asked = [](const Quantization& quantization) {
+    return std::pair(quantization_name(quantization), quantization.group_size);
+  };
+  if (header.storage != header_.storage ||
+      asked(header.quantization) != asked(header_.quantization) ||
       header.written_by != header_.written_by) {
     throw_error(ErrorCode::kInvalidState, "it is another model's.");
   }

@@ -89,6 +89,7 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   header.config = read_config_identity(options.path);
   const auto backend = make_backend(options, config, header.storage);
   const DeviceInfo device = backend->device_info();
+  const Quantization quantization = on_device(header.quantization, device);
 
   const Checkpoint checkpoint(options.path);
   // It goes in for those who will use it.
@@ -98,7 +99,7 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   if (has_mtp(config) && std::ranges::any_of(checkpoint.tensors(), is_mtp)) config.uses_mtp = true;
   std::vector<ModelSources> ranks;
   for (int32_t rank = 0; rank < header.num_ranks; ++rank) {
-    ranks.push_back(checkpoint_sources(config, checkpoint, header.quantization));
+    ranks.push_back(checkpoint_sources(config, checkpoint, quantization));
     share_sources({rank, header.num_ranks, header.whole_experts}, ranks.back());
   }
   header.layout = packed_layout(*backend, header.storage, ranks.front());

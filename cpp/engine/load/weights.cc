@@ -23,7 +23,8 @@ ModelSources packed_sources(const PackedFile& packed, const ModelConfig& config,
                             const RankPlace& rank) {
   ModelSources sources = list_sources(config, likely_naming(config), packed.header().quantization);
   const StoredMethod stored = config.stored_quantization.method;
-  if (stored != StoredMethod::kNone && !is_numbers(stored)) packed.set_formats(sources, rank);
+  const bool rounded = is_numbers(stored) && packed.header().quantization.bits != 0;
+  if (stored != StoredMethod::kNone && !rounded) packed.set_formats(sources, rank);
   share_sources(rank, sources);
   return sources;
 }

@@ -48,6 +48,7 @@ std::string quantization_name(const Quantization& quantization) {
 Quantization on_device(Quantization quantization, const DeviceInfo& device) {
   quantization.activations = device.quant_activations;
   quantization.code_products = device.code_products;
+  quantization.float4_weights = device.float4_weights;
   return quantization;
 }
 

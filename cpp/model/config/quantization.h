@@ -31,6 +31,7 @@ struct Quantization {
   Float8 float8 = Float8::kNone;
   /// Of the device, too (DeviceInfo::code_products).
   bool code_products = false;
+  bool float4_weights = false;  ///< likewise (DeviceInfo::float4_weights)
 
   bool operator==(const Quantization&) const = default;
 };

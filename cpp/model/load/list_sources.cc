@@ -292,9 +292,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
     LayerSources& sources = out.layers.emplace_back(family->list_layer(config, layer_naming));
     for (MatrixSource* source : sources.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
-      const QuantFormat likely = likely_format(config.stored_quantization, quantization);
-      const bool kept = stored || (likely.bits != 0 && source->experts == 1);
-      source->quant = kept ? likely : layer_format(quantization);
+      source->quant = likely_format(config.stored_quantization, quantization, source->experts > 1);
       source->whole_inputs = own_order && source->experts == 1;
     }
   }

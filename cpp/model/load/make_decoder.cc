@@ -37,7 +37,7 @@ size_t plan_weight_bytes(const ModelConfig& config, DType storage, const Quantiz
     const QuantFormat& quant = source->quant;
     const auto element = static_cast<int64_t>(dtype_size(source->kept_as(storage)));
     // A group has a scale.
-    const int64_t scale = rounds_rows(quant) ? 4 : 2;
+    const int64_t scale = rounds_rows(quant) ? 4 : quant.float4 ? 1 : 2;
     bytes += quant.bits == 0
                  ? source->numbers() * element
                  : source->experts * source->n() * ceil_div(source->k, int64_t{quant.group_size}) *

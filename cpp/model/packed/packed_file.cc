@@ -121,6 +121,10 @@ void PackedFile::set_formats(ModelSources& sources, const RankPlace& rank) const
     const QuantFormat format = formats[packed_name(source.name, rank)];
     if (format.bits != 0) source.quant = format;
   };
+  if (sources.mtp) {
+    for (MatrixSource* source : sources.mtp->layer.matrices()) set_stored(*source);
+    set_stored(sources.mtp->join);
+  }
   if (!sources.head.empty()) set_stored(sources.head);
   if (!sources.vision) return;
   set_stored(sources.vision->patches.matrix);

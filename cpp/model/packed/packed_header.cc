@@ -36,7 +36,7 @@ JsonValue::Object tensor_entry(const PackedTensor& tensor, uint64_t begin) {
 }
 
 /// [bits, group size, zero points, float16 scales, reordered] by tensor, and true behind them if it
-/// meets activations as they come.
+/// meets activations as they come, and true behind that if it is MXFP4.
 JsonValue::Object format_list(const std::vector<PackedTensor>& tensors) {
   JsonValue::Object list;
   for (const PackedTensor& tensor : tensors) {
@@ -45,6 +45,7 @@ JsonValue::Object format_list(const std::vector<PackedTensor>& tensors) {
     JsonValue::Array format{quant.bits, quant.group_size, quant.zero_points, quant.f16_scales,
                             quant.reordered};
     if (quant.activations == Activations::kWhole) format.emplace_back(true);
+    if (quant.float4) format.emplace_back(true);
     list.insert_or_assign(tensor.name, std::move(format));
   }
   return list;
@@ -116,7 +117,7 @@ class MetadataReader {
     const auto fail_format = [&] {
       fail("formats", str_cat("has one that can't be for ", in_quotes(tensor)));
     };
-    if (!found->is_array() || (found->size() != 5 && found->size() != 6)) fail_format();
+    if (!found->is_array() || found->size() < 5 || found->size() > 7) fail_format();
     const JsonValue::Array& list = found->array();
     const auto is_one_of = [](const JsonValue& value, std::initializer_list<int> choices) {
       return std::any_of(choices.begin(), choices.end(), [&](int x) { return value == x; });
@@ -125,13 +126,17 @@ class MetadataReader {
         !std::all_of(list.begin() + 2, list.end(), [](const auto& x) { return x.is_boolean(); })) {
       fail_format();
     }
-    return {.bits = static_cast<int32_t>(list[0].number()),
-            .group_size = static_cast<int32_t>(list[1].number()),
-            .zero_points = list[2].boolean(),
-            .f16_scales = list[3].boolean(),
-            .reordered = list[4].boolean(),
-            .activations = list.size() == 6 && list[5].boolean() ? Activations::kWhole
-                                                                 : Activations::kInt8Groups};
+    const auto flag = [&](size_t i) { return list.size() > i && list[i].boolean(); };
+    const QuantFormat format{
+        .bits = static_cast<int32_t>(list[0].number()),
+        .group_size = static_cast<int32_t>(list[1].number()),
+        .zero_points = flag(2),
+        .f16_scales = flag(3),
+        .reordered = flag(4),
+        .activations = flag(5) ? Activations::kWhole : Activations::kInt8Groups,
+        .float4 = flag(6)};
+    if (format.float4 && format != kFloat4Format) fail_format();
+    return format;
   }
 
   /// In files from before several devices could share a model there is one.

@@ -38,6 +38,14 @@ class ScaledFloat4 final : public StoredNumbers {
   DType dtype() const noexcept override { return DType::kF4E2M1; }
   void read(int64_t feature, int64_t first, int64_t count, float* out) const override;
 
+  /// As they are stored, of a feature's block: codes, two a byte, and their scale.
+  const uint8_t* pairs(int64_t feature, int64_t block) const noexcept {
+    return codes_ + feature * (k_ / 2) + block * (kMxBlock / 2);
+  }
+  uint8_t scale(int64_t feature, int64_t block) const noexcept {
+    return scales_[feature * (k_ / kMxBlock) + block];
+  }
+
  private:
   const uint8_t* find_bytes(const Checkpoint& checkpoint, const std::string& name,
                             const std::vector<int64_t>& shape);

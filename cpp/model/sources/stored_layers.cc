@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "model/quantized/float4_codes.h"
 #include "model/quantized/float8_codes.h"
 #include "model/quantized/scaled_float4.h"
 #include "model/quantized/scaled_float8.h"
@@ -135,15 +136,45 @@ void attach_numbers(const StoredQuantization& stored, const Checkpoint& checkpoi
   }
 }
 
+/// MXFP4 as it comes, where the device keeps it and nothing else is asked for.
+bool keeps_float4(const StoredQuantization& stored, const Quantization& quantization) {
+  const bool float4 =
+      stored.method == StoredMethod::kMxfp4 || stored.method == StoredMethod::kMxfp4Blocks;
+  return float4 && quantization.float4_weights && quantization.bits == 0;
+}
+
+/// False unless all parts are MXFP4.
+bool attach_float4(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                   MatrixSource& source) {
+  if (source.transposed || source.use == WeightUse::kTiedEmbedding) return false;
+  for (const StoredPart& part : source.parts) {
+    if (!is_stored_as_codes(stored, checkpoint, part)) return false;
+  }
+  source.quant = kFloat4Format;
+  for (StoredPart& part : source.parts) {
+    const Module module = module_of(source, part);
+    auto whole = std::make_shared<const ScaledFloat4>(
+        checkpoint, packed_float4(stem_of(part), module.n, source.k), module.n, source.k);
+    part.codes = std::make_shared<Float4Codes>(std::move(whole), module.first, part.step);
+  }
+  return true;
+}
+
 /// All experts in one tensor, which is checked once.
-void attach_blocks(const Checkpoint& checkpoint, MatrixSource& source) {
+void attach_blocks(const Checkpoint& checkpoint, bool keeps_codes, MatrixSource& source) {
   const StoredPart& first = source.parts.front();
   if (first.shape.size() != 3 || checkpoint.find(first.name + "_blocks") == nullptr) return;
   const int64_t experts = source.experts, n = source.n();
   const auto whole = std::make_shared<const ScaledFloat4>(
       checkpoint, blocks_float4(first.name, experts, n, source.k), experts * n, source.k);
+  if (keeps_codes) source.quant = kFloat4Format;
   for (StoredPart& part : source.parts) {
-    part.numbers = std::make_shared<NumbersFrom>(whole, part.offset / source.k, part.step);
+    const int64_t feature = part.offset / source.k;
+    if (keeps_codes) {
+      part.codes = std::make_shared<Float4Codes>(whole, feature, part.step);
+    } else {
+      part.numbers = std::make_shared<NumbersFrom>(whole, feature, part.step);
+    }
   }
 }
 
@@ -204,8 +235,12 @@ void settle_order(const MatrixSource& source, bool reordered, std::vector<Stored
 
 void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoint,
                    const Quantization& quantization, MatrixSource& source) {
-  if (stored.method == StoredMethod::kMxfp4Blocks) return attach_blocks(checkpoint, source);
+  const bool float4 = keeps_float4(stored, quantization);
+  if (stored.method == StoredMethod::kMxfp4Blocks) {
+    return attach_blocks(checkpoint, float4, source);
+  }
   if (is_numbers(stored.method)) {
+    if (float4 && attach_float4(stored, checkpoint, source)) return;
     if (keeps_float8(stored, quantization) && attach_float8(stored, checkpoint, source)) return;
     return attach_numbers(stored, checkpoint, source);
   }
@@ -250,8 +285,7 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
                   const Quantization& quantization, ModelSources& sources) {
   if (stored.method == StoredMethod::kNone) return;
   // As likely_format() has them.
-  const bool likely =
-      !is_numbers(stored.method) || (keeps_float8(stored, quantization) && quantization.bits == 0);
+  const bool likely = !is_numbers(stored.method) || quantization.bits == 0;
   const auto attach_layer = [&](LayerSources& layer) {
     for (MatrixSource* source : layer.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
@@ -275,9 +309,16 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
   }
 }
 
-QuantFormat likely_format(const StoredQuantization& stored, const Quantization& quantization) {
-  if (keeps_float8(stored, quantization) && quantization.bits == 0) return float8_format(stored);
-  if (stored.method == StoredMethod::kNone || is_numbers(stored.method)) return {};
+QuantFormat likely_format(const StoredQuantization& stored, const Quantization& quantization,
+                          bool is_experts) {
+  if (keeps_float4(stored, quantization)) {
+    return is_experts || stored.method == StoredMethod::kMxfp4 ? kFloat4Format : QuantFormat{};
+  }
+  const bool float8 = keeps_float8(stored, quantization) && quantization.bits == 0;
+  if (float8 && !is_experts) return float8_format(stored);
+  if (stored.method == StoredMethod::kNone || is_numbers(stored.method)) {
+    return layer_format(quantization);
+  }
   return {.bits = stored.bits,
           .group_size = kernel_group(stored.group_size),
           .activations = quantization.activations};

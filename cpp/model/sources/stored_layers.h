@@ -11,15 +11,18 @@ namespace headrace {
 
 /// Sets codes and format of every matrix that the checkpoint stores as codes, by its tensors'
 /// names; of the others, which a tool was told to leave out, a layer's keep the model's dtype, and
-/// a head or a tower's linear the format that it has. MXFP4 is numbers instead, part by part, which
-/// are kept like any others; so is FP8, unless the device multiplies it (code_products) and no
-/// other `quantization` is asked for. Both point into the checkpoint. Throws Error naming the
+/// a head or a tower's linear the format that it has. FP8 and MXFP4 are numbers instead, part by
+/// part, which are kept like any others, unless the device multiplies FP8 (code_products) or keeps
+/// MXFP4 (float4_weights), no other `quantization` is asked for, and all parts of the matrix are
+/// such. All point into the checkpoint. Throws Error naming the
 /// tensor: kNotFound, kCorruptFile (a shape, a zero point or an entry of g_idx that can't be),
 /// kUnsupported (parts of one matrix stored in different ways).
 void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
                   const Quantization& quantization, ModelSources& sources);
 
-/// What a layer's codes will look like, roughly: their zero points are known from the file alone.
-QuantFormat likely_format(const StoredQuantization& stored, const Quantization& quantization);
+/// How a layer's matrix will be kept, roughly: zero points are known from the file alone, and so is
+/// what a tool left out.
+QuantFormat likely_format(const StoredQuantization& stored, const Quantization& quantization,
+                          bool is_experts);
 
 }  // namespace headrace

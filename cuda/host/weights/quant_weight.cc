@@ -31,6 +31,7 @@ void check_activations(const QuantFormat& format) {
 void check_format(const WeightShape& shape) {
   const QuantFormat& format = shape.quant;
   check_activations(format);
+  HEADRACE_CHECK(!format.float4, "MXFP4 is read as numbers here");
   HEADRACE_CHECK(format.bits == 8 || format.bits == 4, format.bits);
   HEADRACE_CHECK(
       format.group_size == 32 || format.group_size == 64 || format.group_size == kMaxQuantGroup,

@@ -49,7 +49,11 @@ std::vector<std::string> golden_case_names() {
 bool can_share(const ModelConfig& config, int32_t count) {
   const int32_t kv = config.num_kv_heads;
   const bool heads = config.num_heads % count == 0 && (kv % count == 0 || count % kv == 0);
-  const bool widths = !config.stored_quantization.bits || config.intermediate_size >= 32 * count;
+  const StoredQuantization& stored = config.stored_quantization;
+  const bool all_float4 = stored.method == StoredMethod::kMxfp4;
+  const bool groups = stored.bits != 0 || all_float4 || stored.method == StoredMethod::kMxfp4Blocks;
+  const bool widths = (!groups || config.intermediate_size >= 32 * count) &&
+                      (!all_float4 || config.num_heads * config.head_dim % (32 * count) == 0);
   const bool states =
       config.state.delta.key_heads % count == 0 && config.state.scan.groups % count == 0;
   return config.qk_norm_kind != QkNorm::kRow && heads && widths && states;

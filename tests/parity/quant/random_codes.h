@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parity/linear/linear_harness.h"
+#include "tensor/float4.h"
 
 namespace headrace::parity {
 
@@ -22,7 +23,7 @@ inline std::vector<int32_t> shuffled(Random& random, int64_t k) {
   return out;
 }
 
-/// Random codes. Scales are powers of two, so that everything below is exact.
+/// Random codes, MXFP4 among them. Scales are powers of two, so that everything below is exact.
 class RandomCodes final : public WeightCodes {
  public:
   RandomCodes(Random& random, const QuantFormat& format, Shape shape, std::vector<int32_t> order)
@@ -32,7 +33,9 @@ class RandomCodes final : public WeightCodes {
     for (int64_t i = 0; i < shape.n * groups; ++i) {
       QuantizedGroup& group = groups_.emplace_back();
       const float scale = std::ldexp(1.0f, static_cast<int>(random.integer(-2, 2)));
-      group.scale = format.f16_scales ? f32_to_f16(scale) : f32_to_bf16(scale);
+      group.scale = format.float4       ? static_cast<uint16_t>(127 + std::ilogb(scale))
+                    : format.f16_scales ? f32_to_f16(scale)
+                                        : f32_to_bf16(scale);
       // 16 is what a zero point of four bits may be that was stored one less than it is.
       group.zero =
           static_cast<uint8_t>(format.zero_points ? random.integer(0, format.bits == 8 ? 255 : 16)
@@ -59,6 +62,9 @@ class RandomCodes final : public WeightCodes {
     return out;
   }
   void set_scale(size_t index, uint16_t bits) { groups_.at(index).scale = bits; }
+  void set_codes(size_t index, uint8_t code) {
+    std::memset(groups_.at(index).codes, code, sizeof groups_.at(index).codes);
+  }
   /// Element (n, k), k as the inputs come.
   float weight(int64_t n, int64_t k) const {
     int64_t position = k;
@@ -66,6 +72,10 @@ class RandomCodes final : public WeightCodes {
       position = std::find(order_.begin(), order_.end(), static_cast<int32_t>(k)) - order_.begin();
     }
     const QuantizedGroup& group = at(n, position / format_.group_size);
+    if (format_.float4) {
+      return e2m1_to_f32(group.codes[position % format_.group_size]) *
+             e8m0_to_f32(static_cast<uint8_t>(group.scale));
+    }
     const float scale = format_.f16_scales ? f16_to_f32(group.scale) : bf16_to_f32(group.scale);
     return scale *
            static_cast<float>(group.codes[position % format_.group_size] - int32_t{group.zero});

@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels_linear.h"
 
+#include "backend/cpu/kernels/float4_kernels.h"
 #include "backend/cpu/kernels/gather_rows.h"
 #include "backend/cpu/kernels/interleave.h"
 #include "backend/cpu/kernels/panel_walk.h"
@@ -210,18 +211,26 @@ void pack_rows_bf16(const RowsToPack& task, void* packed) {
                         static_cast<uint16_t*>(packed) + row * padded_k);
   }
 }
-constexpr LinearFormat kBf16 = {2, 2, pack_rows_bf16, panel_product<FormatBf16Dot>};
+constexpr LinearFormat kBf16 = {2, 2, 2, pack_rows_bf16, panel_product<FormatBf16Dot>};
+constexpr LinearFormat kFloat4Bf16 = {32, 2, 2, pack_rows_bf16, float4_product_bf16};
 #else
-constexpr LinearFormat kBf16 = {2, 4, pack_rows_f32<2>, panel_product<FormatBf16>};
+constexpr LinearFormat kBf16 = {2, 4, 2, pack_rows_f32<2>, panel_product<FormatBf16>};
+constexpr LinearFormat kFloat4Bf16 = {32, 4, 1, pack_rows_f32<1>, float4_product_f32};
 #endif
 
 }  // namespace
 
 extern const LinearKernels kLinearKernels;
 const LinearKernels kLinearKernels = {
-    kLanes,      kPanelCols,
-    kTileRows,   {1, 4, pack_rows_f32<1>, panel_product<FormatF32>},
-    kBf16,       {1, 4, pack_rows_f32<1>, panel_product<FormatF16>},
+    kLanes,
+    kPanelCols,
+    kTileRows,
+    {1, 4, 1, pack_rows_f32<1>, panel_product<FormatF32>},
+    kBf16,
+    {1, 4, 1, pack_rows_f32<1>, panel_product<FormatF16>},
+    {32, 4, 1, pack_rows_f32<1>, float4_product_f32},
+    kFloat4Bf16,
+    put_float4,
     gather_rows,
 };
 

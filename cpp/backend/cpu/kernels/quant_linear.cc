@@ -1,3 +1,4 @@
+#include "backend/cpu/kernels/group_sums.h"
 #include "backend/cpu/kernels/panel_walk.h"
 #include "backend/cpu/kernels/quant_kernels.h"
 #include "backend/cpu/kernels_quant.h"
@@ -7,8 +8,6 @@
 
 namespace headrace::HEADRACE_ISA {
 namespace {
-
-constexpr int kRegisters = kLanes == 16 ? 32 : 16;
 
 /// c[r][v] += four k of row r times those of vector v, one w at a time.
 template <int R, class Weights>
@@ -110,87 +109,28 @@ HEADRACE_SIMD_INLINE void add_zero_points(const GroupParts& group, int32_t taken
   }
 }
 
-HEADRACE_SIMD_INLINE F32 load_scale(const QuantFormat& format, const char* columns, int v) {
-  const auto* from = reinterpret_cast<const uint16_t*>(columns) + v * kLanes;
-  return format.f16_scales ? load_f16(from) : load_bf16(from);
-}
+struct QuantScales {
+  const QuantFormat* format;
+  const char* columns;
 
-/// A tile's float sums [R][kPanelCols], in memory between groups.
-template <int R>
-struct StoredSums {
-  float* memory;
-  bool is_fresh;
-  const char* columns = nullptr;
-
-  StoredSums(float* sums, bool fresh) : memory(sums), is_fresh(fresh) {}
-  HEADRACE_SIMD_INLINE void begin_group(const QuantFormat&, const char* at) { columns = at; }
-  HEADRACE_SIMD_INLINE F32 scale(const QuantFormat& format, int v) const {
-    return load_scale(format, columns, v);
+  HEADRACE_SIMD_INLINE F32 operator()(int v) const {
+    const auto* from = reinterpret_cast<const uint16_t*>(columns) + v * kLanes;
+    return format->f16_scales ? load_f16(from) : load_bf16(from);
   }
-  HEADRACE_SIMD_INLINE void add(int r, int v, F32 sum, F32 factor) {
-    float* to = memory + (r * kVectors + v) * kLanes;
-    store(to, fma(sum, factor, is_fresh ? zero() : load(to)));
-  }
-  HEADRACE_SIMD_INLINE void end_group() { is_fresh = false; }
-  HEADRACE_SIMD_INLINE void finish() {}
-};
-
-/// The same in registers. So are a group's scales, which are read before its codes: memory is read
-/// in order, as those who read it ahead expect.
-template <int R>
-struct KeptSums {
-  float* memory;
-  F32 sums[R][kVectors], scales[kVectors];
-
-  HEADRACE_SIMD_INLINE KeptSums(float* at, bool fresh) : memory(at) {
-    for_each([&](int r, int v, float* from) { sums[r][v] = fresh ? zero() : load(from); });
-  }
-  HEADRACE_SIMD_INLINE void begin_group(const QuantFormat& format, const char* columns) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) scales[v] = load_scale(format, columns, v);
-  }
-  HEADRACE_SIMD_INLINE F32 scale(const QuantFormat&, int v) const { return scales[v]; }
-  HEADRACE_SIMD_INLINE void add(int r, int v, F32 sum, F32 factor) {
-    sums[r][v] = fma(sum, factor, sums[r][v]);
-  }
-  HEADRACE_SIMD_INLINE void end_group() {}
-  HEADRACE_SIMD_INLINE void finish() {
-    for_each([&](int r, int v, float* to) { store(to, sums[r][v]); });
-  }
-
- private:
-  template <class Visit>
-  HEADRACE_SIMD_INLINE void for_each(const Visit& visit) {
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) visit(r, v, memory + (r * kVectors + v) * kLanes);
-    }
-  }
-};
-
-template <bool kCondition, class Yes, class No>
-struct Choose {
-  using Type = Yes;
-};
-template <class Yes, class No>
-struct Choose<false, Yes, No> {
-  using Type = No;
 };
 
 // All kinds of sums, scales, activations and a vector of weights.
 template <class Format, int R>
 constexpr int kRegistersWanted = ((Format::kNarrowSteps > 0 ? 3 : 2) * R + 1) * kVectors + R + 1;
 template <class Format, int R>
-using FloatSums =
-    typename Choose<kRegistersWanted<Format, R> <= kRegisters, KeptSums<R>, StoredSums<R>>::Type;
+using FloatSums = GroupSums<kRegistersWanted<Format, R>, R, QuantScales>;
 
 template <int R, class Sums>
-HEADRACE_SIMD_INLINE void scale_sums(const QuantFormat& format, const GroupParts& group,
-                                     const I32 (&c)[R][kVectors], Sums& sums) {
+HEADRACE_SIMD_INLINE void scale_sums(const GroupParts& group, const I32 (&c)[R][kVectors],
+                                     Sums& sums) {
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
-    const F32 scale = sums.scale(format, v);
+    const F32 scale = sums.scale(v);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       float step;
@@ -225,7 +165,7 @@ void accumulate(const PanelTask& task, const TileRun& run, const QuantFormat& fo
   for (int64_t g = run.first; g < run.last; ++g) {
     const GroupParts group{a, a + 4 * R, b};
     for (int64_t i = 0; i < run.group_lines; ++i) fetch_ahead(fetch, 1);
-    sums.begin_group(format, b);
+    sums.begin_group({&format, b});
     I32 c[R][kVectors];
     start_sums<R>(format, group.starts, c);
     a += 8 * R;
@@ -247,7 +187,7 @@ void accumulate(const PanelTask& task, const TileRun& run, const QuantFormat& fo
       for (int64_t i = 0; i < steps; ++i) step(c);
     }
     if (format.zero_points) add_zero_points<R>(group, dot_zero(Format::kBits), c);
-    scale_sums<R>(format, group, c, sums);
+    scale_sums<R>(group, c, sums);
   }
   sums.finish();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/weights/float4_panels.h"
 #include "backend/cpu/weights/packed_panels.h"
 #include "backend/cpu/weights/quant_panels.h"
 #include "base/check.h"
@@ -16,6 +17,13 @@ constexpr int64_t kBlockBytes = 512 * 1024;
 
 // Smaller tiles spread few rows' arithmetic more evenly over the time of reading.
 constexpr int64_t kFewRowsTile = 4;
+
+/// Of a weight that isn't of integers.
+const LinearFormat& format_of(const PackedWeight& weight, const LinearKernels& kernels) {
+  const auto* float4 = dynamic_cast<const Float4Panels*>(&weight);
+  return float4 == nullptr ? linear_format(kernels, weight.storage())
+                           : float4_format(kernels, float4->activations());
+}
 
 /// Even shares of `count`, none above `most`.
 int64_t even_share(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, most)); }
@@ -34,7 +42,7 @@ PanelProduct::PanelProduct(const PackedWeight& weight, const CpuIsa& isa)
     : isa_(&isa),
       weight_(&panels_of(weight)),
       quantized_(dynamic_cast<const QuantPanels*>(&weight)),
-      dense_(quantized_ == nullptr ? &linear_format(*isa.linear, weight.storage()) : nullptr),
+      dense_(quantized_ == nullptr ? &format_of(weight, *isa.linear) : nullptr),
       row_bytes_(quantized_ != nullptr
                      ? quant_row_bytes(*isa.quant, quantized_->format(), weight_->k_groups())
                      : weight_->k_groups() * dense_->group * dense_->activation_bytes) {}
@@ -70,7 +78,7 @@ void PanelProduct::gather_rows(const void* singles, const int32_t* rows, int64_t
     task.group_words = 2;
     task.unit_bytes = isa_->quant->quad_bytes;
   } else {
-    task.unit_bytes = int64_t{dense_->group} * dense_->activation_bytes;
+    task.unit_bytes = int64_t{dense_->unit} * dense_->activation_bytes;
   }
   isa_->linear->gather_rows(task, packed);
 }

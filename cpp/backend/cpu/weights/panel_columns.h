@@ -100,4 +100,31 @@ class ColumnBlock {
   std::vector<Element> block_;
 };
 
+/// The codes of a panel's columns, group by group.
+class CodeColumns {
+ public:
+  explicit CodeColumns(const PanelCut& cut)
+      : cut_(cut), columns_(static_cast<size_t>(cut.cols)), groups_(columns_.size()) {}
+
+  void choose(std::span<const WeightPart> parts, int64_t panel);
+  /// Of each column, as long as nothing else is read; zero for those that there are none of. Throws
+  /// TensorError naming a part of which `is_good` refuses a group.
+  template <class IsGood>
+  std::span<const QuantizedGroup> read(int64_t group, const IsGood& is_good) {
+    for (size_t c = 0; c < columns_.size();) c += read_run(c, group);
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      if (columns_[c].part != nullptr && !is_good(groups_[c])) refuse_scales(*columns_[c].part);
+    }
+    return groups_;
+  }
+
+ private:
+  /// Columns from `c` on that lie side by side in a part; returns how many.
+  size_t read_run(size_t c, int64_t group);
+
+  PanelCut cut_;
+  std::vector<WeightColumn> columns_;
+  std::vector<QuantizedGroup> groups_;
+};
+
 }  // namespace headrace

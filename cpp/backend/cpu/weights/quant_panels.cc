@@ -82,53 +82,21 @@ class QuantPacker {
 };
 
 /// Packs one panel of a weight that comes as codes.
-class CodePacker {
- public:
-  explicit CodePacker(const QuantPanels& weight)
-      : weight_(weight),
-        columns_(static_cast<size_t>(weight.cut().cols)),
-        groups_(columns_.size()) {}
-
-  void pack(std::span<const WeightPart> parts, int64_t panel, std::byte* out) {
-    const QuantFormat& format = weight_.format();
-    const PanelCut& cut = weight_.cut();
-    for (size_t c = 0; c < columns_.size(); ++c) {
-      columns_[c] = panel_column(parts, cut, panel, static_cast<int32_t>(c));
-    }
-    for (int64_t g = 0; g < weight_.k_groups(); ++g) {
-      for (size_t c = 0; c < columns_.size();) c += read_run(c, g);
-      for (size_t c = 0; c < columns_.size(); ++c) {
-        put_group(format, columns_.size(), groups_[c], c, out);
-      }
-      out += quant_group_bytes(format, cut.cols);
-    }
+void pack_codes(const QuantPanels& weight, std::span<const WeightPart> parts, int64_t panel,
+                std::byte* out) {
+  const QuantFormat& format = weight.format();
+  CodeColumns columns(weight.cut());
+  columns.choose(parts, panel);
+  const uint16_t exponent = format.f16_scales ? 0x7c00 : 0x7f80;
+  const auto is_good = [exponent](const QuantizedGroup& group) {
+    return (group.scale & exponent) != exponent;
+  };
+  for (int64_t g = 0; g < weight.k_groups(); ++g) {
+    const std::span<const QuantizedGroup> groups = columns.read(g, is_good);
+    for (size_t c = 0; c < groups.size(); ++c) put_group(format, groups.size(), groups[c], c, out);
+    out += quant_group_bytes(format, weight.cut().cols);
   }
-
- private:
-  /// Columns from `c` on that lie side by side in a part; returns how many.
-  size_t read_run(size_t c, int64_t group) {
-    const WeightColumn start = columns_[c];
-    if (start.part == nullptr) {
-      groups_[c] = {};
-      return 1;
-    }
-    size_t length = 1;
-    while (c + length < columns_.size() && columns_[c + length].part == start.part &&
-           columns_[c + length].feature == start.feature + static_cast<int64_t>(length)) {
-      ++length;
-    }
-    start.part->codes->read(start.feature, static_cast<int64_t>(length), group, &groups_[c]);
-    const uint16_t exponent = weight_.format().f16_scales ? 0x7c00 : 0x7f80;
-    for (size_t i = c; i < c + length; ++i) {
-      if ((groups_[i].scale & exponent) == exponent) refuse_scales(*start.part);
-    }
-    return length;
-  }
-
-  const QuantPanels& weight_;
-  std::vector<WeightColumn> columns_;
-  std::vector<QuantizedGroup> groups_;
-};
+}
 
 /// Where an expert's order is, behind all panels, whose bytes are a multiple of 16.
 int64_t order_offset(const QuantPanels& weight, int64_t expert) {
@@ -208,7 +176,7 @@ std::unique_ptr<QuantPanels> pack_quantized(const WeightSpec& spec, const CpuIsa
   pack_all_panels(spec, *weight, data, pool,
                   [&](std::span<const WeightPart> parts, int64_t panel, std::byte* out) {
                     if (has_codes) {
-                      CodePacker(*weight).pack(parts, panel, out);
+                      pack_codes(*weight, parts, panel, out);
                     } else {
                       QuantPacker(*weight, isa).pack(parts, panel, out);
                     }

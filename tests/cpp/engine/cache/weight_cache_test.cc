@@ -185,9 +185,9 @@ TEST_F(WeightCacheTest, TheSecondStartMapsAndGivesTheSameBits) {
   EXPECT_EQ(status.st_mode & 0777, 0700u);
 }
 
-// Stored quantized weights: tests/python/e2e/test_e2e_stored_quantization.py.
-TEST_F(WeightCacheTest, TiedHeadsBiasesAndNorms) {
-  for (const char* name : {"llama_tied_mqa", "ernie4_5_bias_paddle", "qwen3"}) {
+// Other stored quantized weights: tests/python/e2e/test_e2e_stored_quantization.py.
+TEST_F(WeightCacheTest, TiedHeadsBiasesNormsAndMxfp4) {
+  for (const char* name : {"llama_tied_mqa", "ernie4_5_bias_paddle", "qwen3", "gpt_oss_mxfp4"}) {
     SCOPED_TRACE(name);
     const PackedModel model(name);
     const ModelOptions cached = options(model);

@@ -19,12 +19,13 @@ std::string header_text() {
   PackedHeader header;
   header.config = "{}";
   header.tensors = {{.name = "a", .bytes = kPackedAlignment, .quant = kRounded},
-                    {.name = "b", .bytes = kPackedAlignment, .quant = kWhole}};
+                    {.name = "b", .bytes = kPackedAlignment, .quant = kWhole},
+                    {.name = "c", .bytes = kPackedAlignment, .quant = kFloat4Format}};
   return format_packed_header(header).substr(kSafetensorsLengthBytes);
 }
 
 PackedHeader parse(const std::string& text) {
-  return parse_packed_header(text, 2 * kPackedAlignment, "a file");
+  return parse_packed_header(text, 3 * kPackedAlignment, "a file");
 }
 
 // The default is not written, so that files from before there was another stay as they are.
@@ -33,9 +34,11 @@ TEST(PackedHeader, KeepsFormatsAndTheirActivations) {
   EXPECT_NE(text.find(R"(\"a\":[4,64,true,false,false])"), text.npos) << text;
   EXPECT_NE(text.find(R"(\"b\":[8,32,false,false,false,true])"), text.npos) << text;
   const PackedHeader header = parse(text);
-  ASSERT_EQ(header.tensors.size(), 2u);
+  EXPECT_NE(text.find(R"(\"c\":[4,32,false,false,false,true,true])"), text.npos) << text;
+  ASSERT_EQ(header.tensors.size(), 3u);
   EXPECT_EQ(header.tensors[0].quant, kRounded);
   EXPECT_EQ(header.tensors[1].quant, kWhole);
+  EXPECT_EQ(header.tensors[2].quant, kFloat4Format);
 }
 
 TEST(PackedHeader, AFormatThatCannotBeIsRefused) {

@@ -1,21 +1,26 @@
 // Weights stored as MXFP4: what they say, and which files are refused.
 
-#include "model/quantized/scaled_float4.h"
+#include "model/quantized/float4_codes.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/load/make_decoder.h"
 #include "tensor/float4.h"
 
 namespace headrace {
@@ -145,6 +150,57 @@ TEST(ScaledFloat4, BlocksOfExperts) {
     const Checkpoint bad(other->path());
     expect_error(ErrorCode::kCorruptFile, {"a_scales"},
                  [&] { ScaledFloat4(bad, tensors, experts * rows, kMxBlock); });
+  }
+}
+
+/// What is attached to a checkpoint's linears with such a file and device.
+std::vector<QuantFormat> formats_of(const char* name, const Quantization& quantization) {
+  const GoldenCase golden = load_golden_case(name);
+  const Checkpoint checkpoint(golden.folder);
+  const ModelSources sources =
+      checkpoint_sources(load_model_config(golden.folder), checkpoint, quantization);
+  std::vector<QuantFormat> out;
+  for (const MatrixSource* source : sources.layers.front().matrices()) {
+    for (const StoredPart& part : source->parts) {
+      EXPECT_EQ(part.codes != nullptr, source->quant.float4) << source->name;
+      EXPECT_FALSE(part.codes != nullptr && part.numbers != nullptr) << source->name;
+    }
+    out.push_back(source->quant);
+  }
+  return out;
+}
+
+TEST(KeptFloat4, WhereTheDeviceKeepsItAndNothingElseIsAskedFor) {
+  for (const auto& [name, kept] : {std::pair{"llama_mxfp4", 4}, {"gpt_oss_mxfp4", 2}}) {
+    const auto count = [name = name](const Quantization& quantization) {
+      return std::ranges::count(formats_of(name, quantization), kFloat4Format);
+    };
+    EXPECT_EQ(count({.float4_weights = true}), kept) << name;
+    EXPECT_EQ(count({}), 0) << name;
+    EXPECT_EQ(count({.bits = 8, .group_size = 32, .float4_weights = true}), 0) << name;
+    // The plan of memory knows it, too.
+    const ModelConfig config = load_model_config(load_golden_case(name).folder);
+    const auto plan = [&](const Quantization& quantization) {
+      return plan_weight_bytes(config, DType::kBF16, quantization, {});
+    };
+    EXPECT_LT(plan({.float4_weights = true}), plan({})) << name;
+  }
+}
+
+TEST(KeptFloat4, CodesAreThoseOfTheFile) {
+  const std::string scales = {'\x80', '\x00', '\x7e', '\xfc'};
+  const Folder folder({kN, kK / 2}, {kN, kK / 32}, scales);
+  const auto whole = std::make_shared<const ScaledFloat4>(folder.read());
+  const Float4Codes codes(whole, 1, 1);
+  EXPECT_EQ(codes.scales(), "a.weight_scale");
+  for (int64_t group = 0; group < kK / 32; ++group) {
+    QuantizedGroup got;
+    codes.read(0, 1, group, &got);
+    std::vector<float> want(32);
+    whole->read(1, group * 32, 32, want.data());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_EQ(e2m1_to_f32(got.codes[i]) * e8m0_to_f32(static_cast<uint8_t>(got.scale)), want[i]);
+    }
   }
 }
 

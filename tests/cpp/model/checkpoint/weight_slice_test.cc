@@ -301,9 +301,10 @@ TEST(WeightSlice, RanksReadTheirPartsOfWholeModels) {
     const GoldenCase golden = load_golden_case(name);
     const ModelConfig config = load_model_config(golden.folder);
     const Checkpoint checkpoint(golden.folder);
-    const ModelSources whole = checkpoint_sources(config, checkpoint, {});
+    const Quantization kept{.float4_weights = true};
+    const ModelSources whole = checkpoint_sources(config, checkpoint, kept);
     for (const int32_t index : {0, 1}) {
-      ModelSources sources = checkpoint_sources(config, checkpoint, {});
+      ModelSources sources = checkpoint_sources(config, checkpoint, kept);
       share_sources({index, 2}, sources);
       const ModelConfig own = share_config({index, 2}, config);
       const int64_t d = config.head_dim;
