@@ -90,13 +90,10 @@ void CudaBackend::require(const BackendNeeds& needs) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps weights as float32, bfloat16 or ",
                 "float16, not as ", dtype_name(needs.storage), ": set dtype.");
   }
-  if (needs.latent) {
-    throw_error(ErrorCode::kUnsupported,
-                "the CUDA backend doesn't run latent attention: use device cpu.");
-  }
-  if (needs.head_dim < 16 || needs.head_dim > kLargestHead || needs.head_dim % 16 != 0) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., ",
-                kLargestHead, ", not ", needs.head_dim, ": use device cpu.");
+  const int32_t largest = needs.latent ? kLargestLatent : kLargestHead;
+  if (needs.head_dim < 16 || needs.head_dim > largest || needs.head_dim % 16 != 0) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., ", largest,
+                ", not ", needs.head_dim, ": use device cpu.");
   }
   if (tries_kernels_) try_model_kernels(needs);
   refuse_model(needs);

@@ -5,6 +5,7 @@
 //   backend_step.cc  begin_step and the step's records (graphs)
 //   backend_ops.cc   the ops that are one kernel each
 //   backend_attention.cc  rope_kv_write, rope_queries, attention
+//   backend_latent.cc  grouped_linear, latent_write
 //   backend_lora.cc  pack_lora, lora
 //   backend_experts.cc  route, experts, add_gated
 //   backend_quant.cc  embed and linear of quantized weights, rows that norms round for them

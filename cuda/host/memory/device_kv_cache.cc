@@ -14,16 +14,18 @@ namespace {
 /// Of a layer in a block.
 struct LayerBytes {
   int64_t row;     ///< of a token's head
-  int64_t codes;   ///< of all keys, or all values
+  int64_t codes;   ///< of all keys
+  int64_t values;  ///< from the keys to the values; 0: they are the keys
   int64_t scales;  ///< of their scales
 
   LayerBytes(const PagedRows& rows, int32_t block_size)
       : row(kv_row_bytes(rows.dtype, rows.key_dim)) {
     const int64_t heads = int64_t{rows.num_kv_heads} * block_size;
     codes = heads * row;
+    values = rows.latent ? 0 : codes;
     scales = kv_has_scales(rows.dtype) ? heads * kKvScaleBytes : 0;
   }
-  int64_t all() const { return 2 * (codes + scales); }
+  int64_t all() const { return codes + values + 2 * scales; }
 };
 
 }  // namespace
@@ -71,9 +73,9 @@ KvLayout DeviceKvCache::kv_layout(int32_t layer) const {
 DeviceKvCache::Part DeviceKvCache::part(int32_t layer) const {
   const LayerBytes bytes(layout().rows(layer), block_size());
   std::byte* const keys = block(0) + layout().place(layer).slot * bytes.all();
-  std::byte* const scales = keys + 2 * bytes.codes;
+  std::byte* const scales = keys + bytes.codes + bytes.values;
   const bool scaled = bytes.scales > 0;
-  return {keys, keys + bytes.codes, scaled ? scales : nullptr,
+  return {keys, keys + bytes.values, scaled ? scales : nullptr,
           scaled ? scales + bytes.scales : nullptr};
 }
 

@@ -12,8 +12,8 @@
 namespace headrace::cuda {
 
 /// A block has a part for each layer of its group: the layer's keys, its values, then the scales of
-/// both, if there are, as kv_layout.h lays them out. One block more than the model has takes what
-/// padding rows write, of every group.
+/// both, if there are, as kv_layout.h lays them out. Latent rows are keys, and values, too. One
+/// block more than the model has takes what padding rows write, of every group.
 class DeviceKvCache final : public KvCache {
  public:
   /// `storage`: block_bytes(layout) for each block and the spare one, contents undefined: kernels

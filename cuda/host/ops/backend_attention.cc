@@ -93,16 +93,6 @@ void CudaBackend::rope_queries(TensorView q, const QkvSpec& spec, const RopeSpec
   launch(cuda::rope_kv_write, args);
 }
 
-// require() refuses models that have them.
-void CudaBackend::grouped_linear(const GroupedLinear& args) {
-  HEADRACE_CHECK(false, args.weight.experts(), " groups");
-}
-
-void CudaBackend::latent_write(TensorView q, TensorView, const LatentSpec&, const RopeSpec&,
-                               TensorView, KvCache&, int32_t layer, TensorView) {
-  HEADRACE_CHECK(false, q.rows(), " rows of layer ", layer);
-}
-
 void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
                             int32_t layer, TensorView out) {
   check_cache_use(step_.batch, cache, {spec.num_heads, spec.num_kv_heads, spec.head_dim, layer});
@@ -111,8 +101,9 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
   check_rows(out, step_.rows, cols);
   check_attention_spec(spec);
   HEADRACE_CHECK(q.dtype == out.dtype, dtype_name(out.dtype));
+  const bool latent = cache.layout().rows(layer).latent;
   const AttentionKind kind{q.dtype,    cache.dtype(), spec.head_dim, cache.block_size(),
-                           spec.scale, spec.soft_cap};
+                           spec.scale, spec.soft_cap, latent};
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
                          attention_long_rows(kind, attends_by_wgmma_), spec.causal,
@@ -134,6 +125,7 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                            .q = {q.data, q.rows(), q.cols(), q.row_stride},
                            .out = {out.data, out.rows(), out.cols(), out.row_stride},
                            .layout = device.kv_layout(layer),
+                           .latent = latent,
                            .keys = device.keys(layer),
                            .values = device.values(layer),
                            .key_scales = device.key_scales(layer),

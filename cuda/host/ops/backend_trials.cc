@@ -94,9 +94,7 @@ void CudaBackend::try_heads(const AttentionHeads& heads) {
               cuda::try_heads(context_, cuda::attention, false, heads), kPlainAttention);
     return;
   }
-  const bool by_wgmma =
-      attends_by_wgmma_ &&
-      wgmma_can_attend({heads.dtype, heads.cache, heads.head_dim, heads.block_size, 1.0f});
+  const bool by_wgmma = attends_by_wgmma_ && wgmma_can_attend(heads.kind(1.0f));
   if (by_wgmma) {
     attends_by_wgmma_ =
         !fails("attention by wgmma", cuda::try_heads(context_, cuda::attention, true, heads),
@@ -120,11 +118,12 @@ void CudaBackend::try_model_kernels(const BackendNeeds& needs) {
   };
   for (const int32_t head_dim : {needs.head_dim, needs.other_head_dim}) {
     if (head_dim == 0) continue;
-    const AttentionHeads heads{needs.storage, needs.kv_dtype, head_dim, needs.block_size};
-    const std::string name =
-        str_cat("heads of ", heads.head_dim, " in ", dtype_name(heads.dtype), " over blocks of ",
-                heads.block_size, " in ", dtype_name(heads.cache));
-    if (mma_can_attend({heads.dtype, heads.cache, heads.head_dim, heads.block_size, 1.0f})) {
+    const AttentionHeads heads{needs.storage, needs.kv_dtype, head_dim, needs.block_size,
+                               needs.latent};
+    const std::string name = str_cat(heads.latent ? "latent rows of " : "heads of ", heads.head_dim,
+                                     " in ", dtype_name(heads.dtype), " over blocks of ",
+                                     heads.block_size, " in ", dtype_name(heads.cache));
+    if (mma_can_attend(heads.kind(1.0f))) {
       once(str_cat("Attention by ", name, attends_by_wgmma_ ? "" : ", not by wgmma"),
            [&] { try_heads(heads); });
     } else if (heads.dtype != DType::kF32 && heads.dtype == heads.cache) {

@@ -28,8 +28,8 @@ constexpr AttentionHeads kCodeCases[] = {{DType::kBF16, DType::kI8, 128},
                                          {DType::kBF16, DType::kU4, 128}};
 
 std::string name_of(const AttentionHeads& one) {
-  return str_cat(one.cache == DType::kF8E4M3 ? "fp8" : dtype_name(one.cache), ", heads of ",
-                 one.head_dim);
+  return str_cat(one.cache == DType::kF8E4M3 ? "fp8" : dtype_name(one.cache),
+                 one.latent ? ", latent rows of " : ", heads of ", one.head_dim);
 }
 
 /// A token's head of a cache of codes: numbers are at most 2.
@@ -117,21 +117,20 @@ class AttentionTrial {
   }
 
   void plan() {
-    const AttentionKind kind{case_.dtype, case_.cache, case_.head_dim, case_.block_size, scale()};
     const SeqSlice seqs[] = {{0, kChunk, kTokens - kChunk, {}}, {kChunk, 1, kTokens - 1, {}}};
     for (const bool plain : {false, true}) {
       Work& work = plain ? plain_work_ : work_;
       work.shape = {.num_heads = kHeads, .num_kv_heads = kKvHeads, .head_dim = case_.head_dim};
-      if (!plain) work.shape.long_rows = attention_long_rows(kind, has_wgmma_);
+      work.shape.long_rows = attention_long_rows(case_.kind(scale()), has_wgmma_ && !plain);
       plan_attention(seqs, work.shape, 8, &work.plan);
     }
   }
 
   void place() {
     q_ = inputs_.take(kRows * row_bytes());
-    for (size_t* numbers : {&keys_, &values_}) {
-      *numbers = inputs_.take(static_cast<size_t>(cache_rows() * cache_row_bytes()));
-    }
+    const auto cache_bytes = static_cast<size_t>(cache_rows() * cache_row_bytes());
+    keys_ = inputs_.take(cache_bytes);
+    values_ = case_.latent ? keys_ : inputs_.take(cache_bytes);
     for (size_t* scales : {&key_scales_, &value_scales_}) *scales = inputs_.take(scale_bytes());
     tables_ = inputs_.take(2 * static_cast<size_t>(blocks()) * sizeof(int32_t));
     out_ = outputs_.take(kRows * row_bytes());
@@ -188,6 +187,7 @@ class AttentionTrial {
          .q = {in + q_, kRows, width(), width()},
          .out = {trial_->outputs() + out_, kRows, width(), width()},
          .layout = layout(),
+         .latent = case_.latent,
          .keys = in + keys_,
          .values = in + values_,
          .key_scales = has_codes() ? in + key_scales_ : nullptr,

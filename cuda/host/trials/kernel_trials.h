@@ -60,6 +60,11 @@ struct AttentionHeads {
   DType dtype = DType::kBF16, cache = DType::kBF16;
   int32_t head_dim = 128;
   int32_t block_size = 16;
+  bool latent = false;  ///< a latent row is the head of key and value
+
+  AttentionKind kind(float scale) const {
+    return {dtype, cache, head_dim, block_size, scale, 0.0f, latent};
+  }
 };
 
 /// The same with one model's heads, whether its cache has codes or not.

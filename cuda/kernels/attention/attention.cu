@@ -14,6 +14,7 @@ size_t attention_counter_bytes(int64_t sequences, const AttentionShape& shape) {
 }
 
 int32_t attention_long_rows(const AttentionKind& kind, bool has_wgmma) {
+  if (kind.latent && mma_can_attend(kind)) return kShortRows;
   return has_wgmma && wgmma_can_attend(kind) && kind.head_dim <= 128 ? kWgmmaRows : kLongRows;
 }
 
@@ -24,13 +25,15 @@ void attention(const AttentionArgs& args, Stream stream) {
   HEADRACE_CHECK(args.layout.num_kv_heads == shape.num_kv_heads &&
                      args.layout.head_dim == shape.head_dim && args.layout.block_size >= 1,
                  args.layout.head_dim, " and ", shape.head_dim);
-  const AttentionKind kind{args.dtype, args.cache_dtype, shape.head_dim, args.layout.block_size,
-                           args.scale, args.soft_cap};
+  const AttentionKind kind = kind_of(args);
+  HEADRACE_CHECK(!args.latent || (shape.num_kv_heads == 1 && args.keys == args.values),
+                 shape.num_kv_heads);
   HEADRACE_CHECK(!args.plain || !args.has_wgmma);
   HEADRACE_CHECK(shape.long_rows == attention_long_rows(kind, args.has_wgmma), shape.long_rows);
   HEADRACE_CHECK(!kv_has_scales(args.cache_dtype) ||
                  (args.key_scales != nullptr && args.value_scales != nullptr));
   if (args.plain || !can_use_mma(args)) return attention_generic(args, stream);
+  if (args.latent) return attention_latent(args, stream);
   if (kv_has_scales(args.cache_dtype)) {
     return with_codes(args.cache_dtype, [&](auto code) {
       attention_codes_long<decltype(code)>(args, stream);

@@ -31,8 +31,9 @@ struct AttentionArgs {
   ConstMatrix q;                 ///< [T, nq*d]
   Matrix out;                    ///< [T, nq*d]
   KvLayout layout;
-  const void* keys = nullptr;  ///< of the layer
-  const void* values = nullptr;
+  bool latent = false;               ///< see PagedRows
+  const void* keys = nullptr;        ///< of the layer
+  const void* values = nullptr;      ///< of latent rows: keys
   const void* key_scales = nullptr;  ///< of a cache with scales
   const void* value_scales = nullptr;
   int64_t num_blocks = 0;                 ///< that keys and values have; wgmma needs it
@@ -52,6 +53,7 @@ struct AttentionKind {
   int32_t block_size = 0;
   float scale = 0.0f;
   float soft_cap = 0.0f;
+  bool latent = false;
 };
 
 /// Whether tensor cores can compute it, of rows aligned to 16 bytes.
@@ -75,7 +77,7 @@ size_t attention_counter_bytes(int64_t sequences, const AttentionShape& shape);
 /// float16) before they meet the values. With tensor cores
 /// a row's bits are the same from every kind of piece, with wgmma or without (attention_fold.cuh).
 /// Moves each short item's keys and values once, each long item's once for long_rows / part_heads()
-/// rows; partial results of short items twice.
+/// rows; partial results of short items twice. Latent rows count once.
 void attention(const AttentionArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

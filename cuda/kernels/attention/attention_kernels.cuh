@@ -165,8 +165,13 @@ void with_mma_head_dim(int32_t head_dim, F&& f) {
   }
 }
 
-/// Tensor cores: 16-bit elements, a cache of them or of codes, head_dim 64, 80, 96, 128 or 256,
-/// rows aligned to 16 bytes, blocks of a multiple of 8 keys, a positive scale.
+inline AttentionKind kind_of(const AttentionArgs& args) {
+  return {args.dtype, args.cache_dtype, args.shape.head_dim, args.layout.block_size,
+          args.scale, args.soft_cap,    args.latent};
+}
+
+/// Tensor cores: 16-bit elements, a cache of them or of codes, head_dim 64, 80, 96, 128 or 256 or a
+/// latent row, rows aligned to 16 bytes, blocks of a multiple of 8 keys, a positive scale.
 bool can_use_mma(const AttentionArgs& args);
 void attention_mma_short(const AttentionArgs& args, Stream stream);
 void attention_mma_long(const AttentionArgs& args, Stream stream);
@@ -179,7 +184,12 @@ void attention_codes_long(const AttentionArgs& args, Stream stream);
 /// Long pieces. REQUIRES: wgmma_can_attend().
 void attention_wgmma(const AttentionArgs& args, Stream stream);
 
-/// Any dtypes, any head_dim up to 512 that 4 divides; float32 arithmetic, in an order of its own.
+/// Whether tensor cores have a kernel for latent rows of this size.
+bool latent_can_attend(int32_t row_dim);
+/// All pieces over latent rows: short and long ones have kShortRows rows.
+void attention_latent(const AttentionArgs& args, Stream stream);
+
+/// Any dtypes, any head_dim up to 640 that 4 divides; float32 arithmetic, in an order of its own.
 void attention_generic(const AttentionArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

@@ -269,7 +269,7 @@ __device__ void attend_tile(const Task<C>& task, const AttentionPiece& piece, co
         scores);
     cap_scores(task.cap, task.scale, scores);
   }
-  mask_scores(rows, tile * kTileKeys, scores);
+  mask_scores(rows.keys, tile * kTileKeys, scores);
   if constexpr (C::kCodes) {
     soften_code_tile(tiles.scales(tile), scores, codes, state);
   } else {

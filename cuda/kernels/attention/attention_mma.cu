@@ -5,21 +5,20 @@ namespace headrace::cuda {
 
 bool mma_can_attend(const AttentionKind& kind) {
   const int32_t d = kind.head_dim;
+  const bool has_kernel =
+      kind.latent ? latent_can_attend(d) : d == 64 || d == 80 || d == 96 || d == 128 || d == 256;
   return (kind.dtype == DType::kBF16 || kind.dtype == DType::kF16) &&
-         (kind.dtype == kind.cache_dtype || kv_has_scales(kind.cache_dtype)) &&
-         (d == 64 || d == 80 || d == 96 || d == 128 || d == 256) && kind.scale > 0.0f &&
-         kind.block_size % kResolvedKeys == 0;
+         (kind.dtype == kind.cache_dtype || kv_has_scales(kind.cache_dtype)) && has_kernel &&
+         kind.scale > 0.0f && kind.block_size % kResolvedKeys == 0;
 }
 
 bool can_use_mma(const AttentionArgs& args) {
   const auto aligned = [](const void* data, int64_t stride) {
     return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 8 == 0;
   };
-  return mma_can_attend({args.dtype, args.cache_dtype, args.shape.head_dim, args.layout.block_size,
-                         args.scale, args.soft_cap}) &&
-         aligned(args.q.data, args.q.stride) && aligned(args.out.data, args.out.stride) &&
-         aligned(args.keys, 0) && aligned(args.values, 0) && aligned(args.key_scales, 0) &&
-         aligned(args.value_scales, 0);
+  return mma_can_attend(kind_of(args)) && aligned(args.q.data, args.q.stride) &&
+         aligned(args.out.data, args.out.stride) && aligned(args.keys, 0) &&
+         aligned(args.values, 0) && aligned(args.key_scales, 0) && aligned(args.value_scales, 0);
 }
 
 void attention_mma_long(const AttentionArgs& args, Stream stream) {

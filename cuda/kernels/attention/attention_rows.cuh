@@ -153,46 +153,52 @@ __device__ void load_query(const AttentionTask<T, Cache>& task, const AttentionP
   }
 }
 
-/// A warp's scores or weights of a tile: [8 keys][row i % 4 / 2, key 2q + i % 2].
-using TileScores = float[kTileKeys / 8][4];
+/// A warp's scores or weights of 8 * kGroups keys: [8 keys][row i % 4 / 2, key 2q + i % 2].
+template <int kGroups>
+using Scores = float[kGroups][4];
+using TileScores = Scores<kTileKeys / 8>;
 
-/// Caps a tile's scores, which are in units of log2 then; no cap: leaves them alone.
-__device__ inline void cap_scores(const SoftCap& cap, float scale, TileScores& scores) {
+/// Caps scores, which are in units of log2 then; no cap: leaves them alone.
+template <int kGroups>
+__device__ void cap_scores(const SoftCap& cap, float scale, Scores<kGroups>& scores) {
   if (!cap.is_on()) return;
   HEADRACE_UNROLL
-  for (int j = 0; j < kTileKeys / 8; ++j) {
+  for (int j = 0; j < kGroups; ++j) {
     HEADRACE_UNROLL
     for (int c = 0; c < 4; ++c) scores[j][c] = cap_score(scores[j][c] * scale, cap);
   }
 }
 
-/// `base`: position of the tile's first key.
-__device__ inline void mask_scores(const LaneRows& rows, int32_t base, TileScores& scores) {
+/// `keys`: that the lane's rows see. `base`: position of the first key.
+template <int kGroups>
+__device__ void mask_scores(const KeyRange (&keys)[2], int32_t base, Scores<kGroups>& scores) {
   HEADRACE_UNROLL
-  for (int j = 0; j < kTileKeys / 8; ++j) {
+  for (int j = 0; j < kGroups; ++j) {
     HEADRACE_UNROLL
     for (int c = 0; c < 4; ++c) {
       const int32_t position = base + 8 * j + 2 * lane_place().q + c % 2;
-      const KeyRange& keys = rows.keys[c / 2];
-      if (position < keys.first || position >= keys.end) scores[j][c] = kNoScore;
+      const KeyRange& seen = keys[c / 2];
+      if (position < seen.first || position >= seen.end) scores[j][c] = kNoScore;
     }
   }
 }
 
 /// The largest of row i's.
-__device__ inline float largest_score(const TileScores& scores, int i) {
+template <int kGroups>
+__device__ float largest_score(const Scores<kGroups>& scores, int i) {
   float max = scores[0][2 * i];
   HEADRACE_UNROLL
-  for (int j = 1; j < kTileKeys / 4; ++j) max = fmaxf(max, scores[j / 2][2 * i + j % 2]);
+  for (int j = 1; j < 2 * kGroups; ++j) max = fmaxf(max, scores[j / 2][2 * i + j % 2]);
   max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, 1));
   return fmaxf(max, __shfl_xor_sync(kAllLanes, max, 2));
 }
 
 /// Row i's scores to weights; the lane's total of them.
-__device__ inline float soften(TileScores& scores, int i, float scale, float base) {
+template <int kGroups>
+__device__ float soften(Scores<kGroups>& scores, int i, float scale, float base) {
   float totals[2] = {};
   HEADRACE_UNROLL
-  for (int j = 0; j < kTileKeys / 4; ++j) {
+  for (int j = 0; j < 2 * kGroups; ++j) {
     float& score = scores[j / 2][2 * i + j % 2];
     score = weight_of(score, scale, base);
     totals[j % 2] += score;
@@ -201,8 +207,8 @@ __device__ inline float soften(TileScores& scores, int i, float scale, float bas
 }
 
 /// Products of 16 keys: the weights of scores [2 * step] and [2 * step + 1].
-template <class T>
-__device__ void pack_weights(const TileScores& weights, int step, uint32_t (&to)[4]) {
+template <class T, int kGroups>
+__device__ void pack_weights(const Scores<kGroups>& weights, int step, uint32_t (&to)[4]) {
   HEADRACE_UNROLL
   for (int i = 0; i < 4; ++i) {
     const float* from = &weights[2 * step + i / 2][i % 2 * 2];

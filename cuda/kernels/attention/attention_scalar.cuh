@@ -8,7 +8,7 @@
 namespace headrace::cuda {
 
 inline constexpr int kScalarThreads = 128;
-inline constexpr int kScalarMaxHeadDim = 512;
+inline constexpr int kScalarMaxHeadDim = 640;
 inline constexpr int kScalarColumns = kScalarMaxHeadDim / kScalarThreads;  ///< that a thread sums
 
 /// A row's softmax (scores in units of log2) and the thread's columns of its sums.

@@ -274,7 +274,7 @@ __device__ void attend(const Task<C>& task, const AttentionPiece& piece, Pipelin
   }
   if constexpr (!C::kCodes) cap_scores(task.cap, task.scale, scores);
   if (!C::kCodes || masks<C>(task, piece, base + warp_id() * kTileKeys)) {
-    mask_scores(queries.rows, base + warp_id() * kTileKeys, scores);
+    mask_scores(queries.rows.keys, base + warp_id() * kTileKeys, scores);
   }
   HEADRACE_UNROLL
   for (int i = 0; i < 2; ++i) {

@@ -452,7 +452,8 @@ bool wgmma_can_attend(const AttentionKind& kind) {
   const int32_t size = kind.block_size;
   const bool boxes = size == 8 || size == 16 || size == 32 || size % kTileKeys == 0;
   return (kind.dtype == DType::kBF16 || kind.dtype == DType::kF16) &&
-         kind.dtype == kind.cache_dtype && boxes && kind.scale > 0.0f && kind.soft_cap == 0.0f &&
+         kind.dtype == kind.cache_dtype && !kind.latent && boxes && kind.scale > 0.0f &&
+         kind.soft_cap == 0.0f &&
          (kind.head_dim == 64 || kind.head_dim == 128 || kind.head_dim == 256);
 }
 

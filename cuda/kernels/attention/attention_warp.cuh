@@ -1,9 +1,9 @@
 #pragma once
 
-// What a warp does with a tile of kTileKeys keys for its 16 rows, on every tensor core (mma.sync):
-// scores, online softmax, sums. A config C has
+// What a warp does with 8 * kGroups keys for its 16 rows, on every tensor core (mma.sync): scores,
+// online softmax, sums. A config C has
 //   T            of 16 bits
-//   kSteps       groups of 16 of the head, kChunks of 8
+//   kSteps       groups of 16 of the columns that the warp has, kChunks of 8
 //   kLarge       queries are loaded for every tile, for they don't fit the registers
 //   Places       of a tile's rows in shared memory, keys and values alike
 
@@ -28,9 +28,9 @@ struct WarpState {
 };
 
 /// `load`: (step, uint32_t (&)[4]) loads a step of the rows' queries; used where C::kLarge.
-template <class C, class Load>
+template <class C, class Load, int kGroups>
 __device__ void score_tile(const char* keys, const WarpState<C>& state, const Load& load,
-                           TileScores& scores) {
+                           Scores<kGroups>& scores) {
   using T = typename C::T;
   const int lane = fresh_lane_id(), matrix = lane / 8, row = lane % 8;
   HEADRACE_UNROLL
@@ -43,7 +43,7 @@ __device__ void score_tile(const char* keys, const WarpState<C>& state, const Lo
       for (int i = 0; i < 4; ++i) query[i] = state.queries[step][i];
     }
     HEADRACE_UNROLL
-    for (int j = 0; j < kTileKeys / 8; j += 2) {
+    for (int j = 0; j < kGroups; j += 2) {
       uint32_t b[4];
       load_matrices(b, keys + C::Places::at(8 * j + row + matrix / 2 * 8, 2 * step + matrix % 2));
       const uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
@@ -54,8 +54,8 @@ __device__ void score_tile(const char* keys, const WarpState<C>& state, const Lo
 }
 
 /// Scores to weights; the sums so far are scaled to the new maximum.
-template <class C>
-__device__ void soften_tile(float scale, TileScores& scores, WarpState<C>& state) {
+template <class C, int kGroups>
+__device__ void soften_tile(float scale, Scores<kGroups>& scores, WarpState<C>& state) {
   HEADRACE_UNROLL
   for (int i = 0; i < 2; ++i) {
     const float max = max_with(state.max[i], largest_score(scores, i), scale);
@@ -71,12 +71,13 @@ __device__ void soften_tile(float scale, TileScores& scores, WarpState<C>& state
 }
 
 /// sums += weights . values.
-template <class C>
-__device__ void add_values(const TileScores& weights, const char* values, WarpState<C>& state) {
+template <class C, int kGroups>
+__device__ void add_values(const Scores<kGroups>& weights, const char* values,
+                           WarpState<C>& state) {
   using T = typename C::T;
   const int lane = fresh_lane_id(), matrix = lane / 8, row = lane % 8;
   HEADRACE_UNROLL
-  for (int step = 0; step < kTileKeys / 16; ++step) {
+  for (int step = 0; step < kGroups / 2; ++step) {
     uint32_t a[4];
     pack_weights<T>(weights, step, a);
     HEADRACE_UNROLL

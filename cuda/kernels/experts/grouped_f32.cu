@@ -35,15 +35,15 @@ __global__ void __launch_bounds__(kThreads)
                        LinearOutput<float, float> out) {
   start_next();
   wait_for_previous();
-  const ExpertTile tile = task.tiles[blockIdx.x];
+  const ExpertTile tile = task.tile(blockIdx.x);
   if (tile.rows == 0) return;
   const int64_t first_feature = int64_t{blockIdx.y} * kFeatures;
-  const auto token = [&](int row) { return task.token(tile.first + row); };
+  const auto token = [&](int row) { return task.token(tile, row); };
   const auto weight = [&](int row, int64_t k) {
     return weights.at(tile.expert, first_feature + row, k);
   };
   multiply_tile({tile.rows, cols}, token, weight, tile.first, first_feature,
-                out.of_expert(tile.expert));
+                task.output(out, tile));
 }
 
 template <class Weights>

@@ -29,17 +29,43 @@ struct GroupedTask {
   const ExpertTile* tiles;
   int64_t expert_elements;
   bool x_vectors;
+  int64_t x_step, out_step;  // of groups of columns; else 0
+  int32_t rows, tile_rows;   // where there is no list
 
   __device__ const T* token(int64_t pair) const {
     return x + (pair_rows == nullptr ? pair : int64_t{pair_rows[pair]}) * x_stride;
+  }
+  __device__ const T* token(const ExpertTile& tile, int row) const {
+    return token(tile.first + row) + tile.expert * x_step;
+  }
+  __device__ ExpertTile tile(uint32_t number) const {
+    if (tiles != nullptr) return tiles[number];
+    const auto each = static_cast<uint32_t>(divide_up(rows, tile_rows));
+    const int32_t first = static_cast<int32_t>(number % each) * tile_rows;
+    return {static_cast<int32_t>(number / each), first, least(tile_rows, rows - first)};
+  }
+  __device__ LinearOutput<T, T> output(const LinearOutput<T, T>& out,
+                                       const ExpertTile& tile) const {
+    LinearOutput<T, T> own = out.of_expert(tile.expert);
+    own.out += tile.expert * out_step;
+    return own;
   }
 };
 
 template <class T>
 GroupedTask<T> grouped_task(const GroupedLinearArgs& args) {
   const auto* x = static_cast<const T*>(args.x.data);
-  return {x,          args.x.stride,          args.pair_rows,
-          args.tiles, args.layout.elements(), is_vectorizable(x, args.x.stride, 0)};
+  HEADRACE_CHECK(args.x.rows <= 0x7fffffff, args.x.rows);
+  return {x,
+          args.x.stride,
+          args.pair_rows,
+          args.tiles,
+          args.layout.elements(),
+          is_vectorizable(x, args.x.stride, args.x_step),
+          args.x_step,
+          args.out_step,
+          static_cast<int32_t>(args.x.rows),
+          args.tile_rows};
 }
 
 /// With the bias of expert 0.
@@ -51,7 +77,9 @@ LinearOutput<T, T> grouped_output(const GroupedLinearArgs& args) {
   as.gate_mul = args.gate_mul;
   as.gate = args.gate;
   as.out = args.out;
-  return linear_output<T, T>(as);
+  LinearOutput<T, T> out = linear_output<T, T>(as);
+  out.vectors = out.vectors && args.out_step % Vector<T>::kSize == 0;
+  return out;
 }
 
 }  // namespace headrace::cuda

@@ -24,6 +24,7 @@ void grouped_linear(const GroupedLinearArgs& args, Stream stream) {
                  ((args.quant.activations == Activations::kWhole || rounds_rows(args.quant)) &&
                   !args.quant.reordered));
   HEADRACE_CHECK(!rounds_rows(args.quant) || args.rounded != nullptr);
+  HEADRACE_CHECK(args.tiles != nullptr || args.num_tiles == 0 || args.quant.bits == 0);
   if (args.num_tiles == 0) return;
   if (rounds_rows(args.quant)) return grouped_rounded(args, stream);
   if (args.dtype == DType::kF32) return grouped_f32(args, stream);

@@ -1,6 +1,7 @@
 #pragma once
 
-// Products of pairs of rows and experts with each expert's own matrix.
+// Products of pairs of rows and experts with each expert's own matrix; or of all rows' groups of
+// columns, each with its own.
 
 #include "backend/contract/activation.h"
 #include "cuda/host/runtime/cuda_check.h"
@@ -30,9 +31,14 @@ struct GroupedLinearArgs {
   GateSpec gate = {};
   const void* bias = nullptr;  ///< `dtype` [experts][n] or null
   Matrix out;                  ///< [pairs, n], with gate_mul [pairs, n/2]
+  /// Null: matrix g has all rows, but only the columns of x from g * x_step on, and of out from
+  /// g * out_step on; x.cols and out.cols are those of one. Not of a quantized weight.
   const ExpertTile* tiles = nullptr;
-  int64_t num_tiles = 0;  ///< of the list; those without rows do nothing
+  /// Of the list; those without rows do nothing. Without a list: ceil(rows / tile_rows) for each
+  /// matrix.
+  int64_t num_tiles = 0;
   int32_t tile_rows = 0;  ///< of one at most: what grouped_tile_rows() says
+  int64_t x_step = 0, out_step = 0;
   int32_t multiprocessors = 132;
 };
 
@@ -41,8 +47,9 @@ struct GroupedLinearArgs {
 int32_t grouped_tile_rows(DType dtype, bool quantized, int64_t rows, int64_t top_k,
                           int64_t experts);
 
-/// Row i of `out` is linear(), or quant_linear(), of pair i with its expert's matrix, bit for bit.
-/// Moves the weights of the experts that have tiles, once for each of their tiles.
+/// Row i of `out` is linear(), or quant_linear(), of pair i with its expert's matrix, bit for bit;
+/// and so is a row's group of columns. Moves the weights of the experts that have tiles, once for
+/// each of their tiles.
 void grouped_linear(const GroupedLinearArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

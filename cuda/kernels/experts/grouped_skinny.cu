@@ -12,20 +12,20 @@ struct PairTokens {
   static constexpr int kOwn = kTokens * kChunks / kWarp;
 
   const GroupedTask<T>& task;
-  int64_t first;
+  const ExpertTile& tile;
   int rows;
   bool vectors;
   const T* own[kOwn];  // of the rows whose chunks this lane copies
 
-  __device__ PairTokens(const GroupedTask<T>& of, const ExpertTile& tile)
-      : task(of), first(tile.first), rows(tile.rows), vectors(of.x_vectors) {
+  __device__ PairTokens(const GroupedTask<T>& of, const ExpertTile& own_tile)
+      : task(of), tile(own_tile), rows(own_tile.rows), vectors(of.x_vectors) {
     HEADRACE_UNROLL
     for (int i = 0; i < kOwn; ++i) {
       const int row = i * (kWarp / kChunks) + lane_id() / kChunks;
       own[i] = at(least(row, rows - 1));
     }
   }
-  __device__ const T* at(int row) const { return task.token(first + row); }
+  __device__ const T* at(int row) const { return task.token(tile, row); }
   __device__ const T* of_lane(int i, int) const { return own[i]; }
 };
 
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   using Ring = WarpRing<T, Tokens, kTokenTiles, kStages>;
   start_next();
   wait_for_previous();
-  const ExpertTile tile = task.tiles[blockIdx.x];
+  const ExpertTile tile = task.tile(blockIdx.x);
   const int64_t first = (int64_t{blockIdx.y} * kWarps + warp_id()) * kFeatures;
   if (tile.rows == 0 || first >= weights.stored_rows) return;
   const Tokens tokens(task, tile);
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   ring.load_first_weights();
   typename Ring::Sums sums = {};
   ring.multiply_all(sums);
-  write_warp_sums(sums, tile.rows, tile.first, first, out.of_expert(tile.expert));
+  write_warp_sums(sums, tile.rows, tile.first, first, task.output(out, tile));
 }
 
 /// Shared memory as linear_skinny has it: 96 or 80 KiB a block.

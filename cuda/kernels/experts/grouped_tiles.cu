@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   char* shared = shared_memory();
   start_next();
   wait_for_previous();
-  const ExpertTile tile = task.tiles[blockIdx.x];
+  const ExpertTile tile = task.tile(blockIdx.x);
   if (tile.rows == 0) return;
   const T* weight = weights.data + tile.expert * task.expert_elements;
   const int64_t first_feature = int64_t{blockIdx.y} * C::kFeatures;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   HEADRACE_UNROLL
   for (int i = 0; i < kOwn; ++i) {
     const int row = (i * C::kThreads + static_cast<int>(threadIdx.x)) / kChunks;
-    tokens[i] = task.token(tile.first + least(row, tile.rows - 1));
+    tokens[i] = task.token(tile, least(row, tile.rows - 1));
   }
 
   const auto load = [&](int64_t unit) {
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     multiply_stage<C, T>(shared + unit % C::kStages * C::kStageBytes, warp_feature<C>(),
                          warp_token<C>(), sums);
   }
-  write_tile<C>(sums, shared, tile.rows, tile.first, first_feature, out.of_expert(tile.expert));
+  write_tile<C>(sums, shared, tile.rows, tile.first, first_feature, task.output(out, tile));
 }
 
 template <class T, class C>

@@ -1,8 +1,8 @@
 #include "cuda/kernels/rows/rope_kv_write.h"
 
 #include "cuda/device/kv_codes.cuh"
-#include "cuda/device/reduce.cuh"
 #include "cuda/kernels/rows/rope_kv_vectors.cuh"
+#include "cuda/kernels/rows/rope_pairs.cuh"
 #include "cuda/kernels/with_codes.cuh"
 
 namespace headrace::cuda {
@@ -13,15 +13,8 @@ constexpr int kMaxPairs = kMaxHeadDim / 2 / kWarp;  // of elements, that a lane 
 
 // Anything else: a warp takes a head, element by element.
 
-/// Elements that lane pair `p` of a head are: rotated pairs first, then the rest side by side.
-struct PairPlace {
-  int32_t first, second;
-};
-
 __device__ inline PairPlace pair_place(const HeadTask& task, int32_t p) {
-  const int32_t pairs = task.rotary_dim / 2;
-  if (p < pairs && !task.interleaved) return {p, p + pairs};
-  return {2 * p, 2 * p + 1};
+  return cuda::pair_place(task.rotary_dim, task.interleaved, p);
 }
 
 /// What a row's heads have in common.
@@ -30,17 +23,6 @@ struct RowState {
   float q_factor;
   float q_norm, k_norm;  // what QkNorm::kRow multiplies q and k by, but for the weights
 };
-
-/// 1 / the root of the mean square of x [count]. By the whole block.
-template <class T>
-__device__ float inverse_rms(const T* x, int32_t count, float eps, float* scratch) {
-  float squares = 0.0f;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += kThreads) {
-    squares = fmaf(to_float(x[i]), to_float(x[i]), squares);
-  }
-  squares = block_reduce(squares, Sum{}, scratch);
-  return 1.0f / sqrtf(squares / static_cast<float>(count) + eps);
-}
 
 /// `scratch`: a float for each warp, in shared memory. By the whole block.
 template <class T, class Cache>

@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, C::kBlocks)
     TileScores scores = {};
     score_tile(stage, state, [](int, uint32_t (&)[4]) {}, scores);
     const int32_t base = tile * kTileKeys;
-    if (base + kTileKeys > tiles.num_keys) mask_scores(seen, base, scores);
+    if (base + kTileKeys > tiles.num_keys) mask_scores(seen.keys, base, scores);
     soften_tile<C>(task.scale, scores, state);
     add_values<C>(scores, stage + C::kTileBytes, state);
   }

@@ -68,8 +68,7 @@ std::vector<std::string> float32_cases(bool rounded) {
   std::vector<std::string> out;
   for (const std::string& name : golden_case_names()) {
     const ModelConfig config = load_model_config(load_golden_case(name).folder);
-    const bool runs = config.latent.rank == 0;  // the backend refuses latent attention
-    if (runs && config.stored_quantization.rounded_rows == rounded) out.push_back(name);
+    if (config.stored_quantization.rounded_rows == rounded) out.push_back(name);
   }
   return out;
 }
@@ -95,12 +94,13 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5
                          name_of);
 #else
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden,
-                         testing::Values("cohere2", "ernie4_5_bias_paddle", "ernie4_5_moe",
-                                         "falcon_h1", "gemma2", "gemma4_text", "gemma4_moe",
-                                         "glm4_moe_groups", "gpt_oss", "granite_hybrid", "lfm2",
-                                         "llama3_rope", "mistral_window", "mixtral",
-                                         "nemotron_h_moe", "qwen2_moe_norm", "qwen2_yarn",
-                                         "qwen3_5", "qwen3_moe_one", "qwen3_window"),
+                         testing::Values("cohere2", "deepseek_v2", "ernie4_5_bias_paddle",
+                                         "ernie4_5_moe", "falcon_h1", "gemma2", "gemma4_text",
+                                         "gemma4_moe", "glm4_moe_groups", "glm4_moe_lite",
+                                         "gpt_oss", "granite_hybrid", "lfm2", "llama3_rope",
+                                         "mistral_window", "mixtral", "nemotron_h_moe",
+                                         "qwen2_moe_norm", "qwen2_yarn", "qwen3_5", "qwen3_moe_one",
+                                         "qwen3_window"),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenRounded, testing::Values("llama_fp8"), name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,

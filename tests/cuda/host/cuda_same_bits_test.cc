@@ -123,6 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Weights{"float16", "wint4"}, Weights{"bfloat16", "", true},
                       Weights{"bfloat16", "", true, "auto", "qwen3_moe"},
                       Weights{"bfloat16", "", false, "auto", "qwen3_moe"},
+                      Weights{"bfloat16", "", false, "auto", "deepseek_v2"},
                       Weights{"bfloat16", "wint4", false, "auto", "ernie4_5_moe"},
                       Weights{"bfloat16", "", false, "int8", "ernie4_5"},
                       Weights{"float16", "", false, "fp8", "llama3_rope"},

@@ -21,6 +21,7 @@ struct Shape {
   bool causal = true;
   float soft_cap = 0.0f;
   bool sinks = false;
+  bool latent = false;
 };
 
 struct Chunk {
@@ -48,7 +49,7 @@ class AttentionCase {
     written_k_ = random.uniforms(numbers, count * shape.kv_heads * shape.head_dim);
     written_v_ = random.uniforms(numbers, count * shape.kv_heads * shape.head_dim);
     k_ = KvArray::round(shape.cache, written_k_, shape.head_dim);
-    v_ = KvArray::round(shape.cache, written_v_, shape.head_dim);
+    v_ = shape.latent ? k_ : KvArray::round(shape.cache, written_v_, shape.head_dim);
     // From one that counts for nothing to one that leaves little to the keys.
     sinks_ = random.uniforms(DType::kF32, shape.heads, -2.0f, 4.0f);
     sinks_.front() = -40.0f;
@@ -97,7 +98,7 @@ class AttentionCase {
         shape_.head_dim,
         shape_.window,
         attention_long_rows({shape_.dtype, shape_.cache, shape_.head_dim, shape_.block_size,
-                             scale(), shape_.soft_cap},
+                             scale(), shape_.soft_cap, shape_.latent},
                             wgmma),
         shape_.causal};
     AttentionPlan plan;
@@ -125,8 +126,9 @@ class AttentionCase {
                .q = in.matrix(),
                .out = out.matrix(),
                .layout = layout_,
+               .latent = shape_.latent,
                .keys = keys_.data(),
-               .values = values_.data(),
+               .values = shape_.latent ? keys_.data() : values_.data(),
                .key_scales = keys_.scales(),
                .value_scales = values_.scales(),
                .num_blocks = static_cast<int64_t>(tables_.size()),
@@ -366,6 +368,38 @@ TEST_P(Attention, HugeHeadsMatchExactSoftmax) {
   }
 }
 
+// Two widths of the kernel, with columns that no warp has, and what plain kernels take.
+TEST_P(Attention, LatentRowsMatchExactSoftmax) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {
+      {.heads = 16, .kv_heads = 1, .head_dim = 576, .latent = true},
+      {.heads = 20, .kv_heads = 1, .head_dim = 336, .multiprocessors = 2, .latent = true},
+      {.dtype = DType::kF16,
+       .heads = 3,
+       .kv_heads = 1,
+       .head_dim = 272,
+       .block_size = 48,
+       .cache = DType::kF16,
+       .soft_cap = 1.0f,
+       .sinks = true,
+       .latent = true},
+      {.heads = 2, .kv_heads = 1, .head_dim = 48, .window = 70, .latent = true},
+      {.heads = 1, .kv_heads = 1, .head_dim = 640, .latent = true},
+      {.dtype = DType::kF32,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 48,
+       .cache = DType::kF32,
+       .latent = true},
+  };
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(shape.head_dim);
+    AttentionCase c(shape, 3, 270, random_);
+    c.write(270);
+    expect_close(c, {{0, 269, 1}, {2, 5, 1}, {1, 250, 6}});
+  }
+}
+
 TEST_P(Attention, LargeHeadsAndGroups) {
   SCOPED_TRACE(random_.trace());
   const Shape shapes[] = {{.heads = 2, .kv_heads = 1, .head_dim = 256},
@@ -428,6 +462,8 @@ TEST_P(Attention, ChunkingDoesNotChangeBits) {
       {.heads = 2, .kv_heads = 1, .window = 100, .sinks = true},
       {.heads = 1, .kv_heads = 1, .head_dim = 256, .block_size = 32, .sinks = true},
       {.heads = 2, .kv_heads = 1, .head_dim = 48, .soft_cap = 1.0f, .sinks = true},
+      {.heads = 2, .kv_heads = 1, .head_dim = 48, .multiprocessors = 3, .latent = true},
+      {.heads = 1, .kv_heads = 1, .head_dim = 576, .latent = true},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 2, 600, random_);
@@ -486,6 +522,7 @@ TEST_P(Attention, LeftoversInBlocksDoNotChangeBits) {
       {.heads = 2, .kv_heads = 1, .cache = DType::kU4, .causal = false},
       {.heads = 1, .kv_heads = 1, .head_dim = 256, .cache = DType::kU4},
       {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kI8},
+      {.heads = 2, .kv_heads = 1, .head_dim = 48, .latent = true},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 2, 290, random_);

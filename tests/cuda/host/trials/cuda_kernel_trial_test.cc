@@ -180,7 +180,8 @@ TEST_F(KernelTrial, AttentionIsTriedWithAModelsHeads) {
   for (const AttentionHeads& heads : {AttentionHeads{DType::kBF16, DType::kBF16, 80, 64},
                                       {DType::kF16, DType::kF16, 64, 32},
                                       {DType::kF16, DType::kI8, 96, 8},
-                                      {DType::kBF16, DType::kBF16, 256, 16}}) {
+                                      {DType::kBF16, DType::kBF16, 256, 16},
+                                      {DType::kBF16, DType::kBF16, 48, 16, true}}) {
     EXPECT_EQ(try_heads(context_, attention, true, heads), "") << heads.head_dim;
   }
   EXPECT_EQ(try_heads(context_, another_scale, true, {DType::kBF16, DType::kBF16, 96, 64}),
@@ -188,6 +189,8 @@ TEST_F(KernelTrial, AttentionIsTriedWithAModelsHeads) {
   EXPECT_EQ(
       try_heads(context_, other_decodes<DType::kF16>, true, {DType::kF16, DType::kF16, 64, 16}),
       "a decode and a prompt differ in float16, heads of 64");
+  EXPECT_EQ(try_heads(context_, another_scale, true, {DType::kF16, DType::kF16, 48, 16, true}),
+            "values are wrong in float16, latent rows of 48");
 }
 
 void another_plain_scale(const AttentionArgs& args, Stream stream) {
