@@ -10,6 +10,9 @@ namespace {
 // Where each of eight features lies in a word of AWQ.
 constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
+// Of four int8, which become codes.
+constexpr uint32_t kFlipSigns = 0x80808080u;
+
 uint32_t load_word(const std::byte* at, int64_t bytes = 4) {
   uint32_t word = 0;
   if (bytes >= 4) {
@@ -42,6 +45,17 @@ uint64_t spread(uint32_t word) {
 }
 
 }  // namespace
+
+int32_t StoredLayer::code(int64_t feature, int64_t input) const noexcept {
+  const int64_t per_word = 32 / bits;
+  const int64_t along = codes.by_feature ? feature : input;
+  const int64_t line = codes.by_feature ? input : feature;
+  const int64_t offset = along / per_word * codes.word_stride;
+  const int64_t bytes = codes.line_bytes == 0 ? 4 : codes.line_bytes - offset;
+  const uint32_t word = load_word(codes.data + line * codes.line_stride + offset, bytes) ^
+                        (codes.is_signed ? kFlipSigns : 0);
+  return static_cast<int32_t>(pick(word, bits, along % per_word, codes.awq_order));
+}
 
 int32_t StoredLayer::zero(int64_t feature, int64_t group) const noexcept {
   if (zeros.data == nullptr) return quant_zero(bits);
@@ -92,7 +106,7 @@ void StoredCodes::read_lines(int64_t first, int64_t count, int64_t input, int64_
                              QuantizedGroup* out) const {
   const CodeWords& codes = layer_.codes;
   const int64_t per_word = 32 / format_.bits;
-  const uint32_t flip = codes.is_signed ? 0x80808080u : 0;
+  const uint32_t flip = codes.is_signed ? kFlipSigns : 0;
   for (int64_t j = 0; j < inputs; j += per_word) {
     const int64_t word_offset = (input + j) / per_word * codes.word_stride;
     const int64_t left = std::min(per_word, inputs - j);
@@ -128,7 +142,7 @@ void StoredCodes::read_input(int64_t first, int64_t count, int64_t input, int64_
   const int64_t per_word = 32 / format_.bits;
   const int64_t word_offset = input / per_word * codes.word_stride;
   const int64_t bytes = codes.line_bytes == 0 ? 4 : codes.line_bytes - word_offset;
-  const uint32_t flip = codes.is_signed ? 0x80808080u : 0;
+  const uint32_t flip = codes.is_signed ? kFlipSigns : 0;
   const std::byte* at = codes.data + word_offset + first * codes.line_stride;
   for (int64_t i = 0; i < count; ++i, at += codes.line_stride) {
     const uint32_t word = load_word(at, bytes) ^ flip;

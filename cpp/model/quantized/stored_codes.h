@@ -55,6 +55,8 @@ struct StoredLayer {
   std::vector<std::string> tensors;  ///< all it is made of
 
   int64_t groups() const noexcept { return (k + group_size - 1) / group_size; }
+  /// 0..15 or 0..255; int8 plus 128.
+  int32_t code(int64_t feature, int64_t input) const noexcept;
   /// The code that stands for 0, 0..255, or more for a file that is corrupt.
   int32_t zero(int64_t feature, int64_t group) const noexcept;
   float scale(int64_t feature, int64_t group) const noexcept;

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "model/quantized/code_numbers.h"
 #include "model/quantized/float4_codes.h"
 #include "model/quantized/float8_codes.h"
+#include "model/quantized/part_numbers.h"
 #include "model/quantized/scaled_float4.h"
 #include "model/quantized/scaled_float8.h"
 #include "model/quantized/stored_layer_reader.h"
@@ -45,24 +47,6 @@ Module module_of(const MatrixSource& source, const StoredPart& part) {
   if (source.transposed) return {part.offset, part.shape.back()};
   return {part.offset / source.k, part.shape.front()};
 }
-
-/// Features of a module from one on, `step` apart.
-class NumbersFrom final : public StoredNumbers {
- public:
-  NumbersFrom(std::shared_ptr<const StoredNumbers> whole, int64_t first, int64_t step)
-      : whole_(std::move(whole)), first_(first), step_(step) {
-    tensors_ = whole_->tensors();
-  }
-
-  DType dtype() const noexcept override { return whole_->dtype(); }
-  void read(int64_t feature, int64_t first, int64_t count, float* out) const override {
-    whole_->read(first_ + feature * step_, first, count, out);
-  }
-
- private:
-  std::shared_ptr<const StoredNumbers> whole_;
-  int64_t first_, step_;
-};
 
 /// The largest group of the kernels that lies within one of the file's.
 int32_t kernel_group(int64_t group_size) {
@@ -115,9 +99,33 @@ std::unique_ptr<const StoredNumbers> find_numbers(const StoredQuantization& stor
     if (checkpoint.find(stem + codes_suffix(stored.method)) == nullptr) return nullptr;
     return std::make_unique<ScaledFloat4>(checkpoint, packed_float4(stem, n, k), n, k);
   }
+  if (!is_numbers(stored.method)) {
+    if (!is_stored_as_codes(stored, checkpoint, part)) return nullptr;
+    return std::make_unique<CodeNumbers>(read_stored_layer(stored, checkpoint, stem, n, k));
+  }
   const CheckpointTensor* tensor = checkpoint.find(part.name);
   if (tensor == nullptr || tensor->dtype != DType::kF8E4M3) return nullptr;
   return std::make_unique<ScaledFloat8>(stored, checkpoint, stem, n, k);
+}
+
+/// A matrix that no backend keeps as codes: heads of one module, perhaps transposed. The module is
+/// read once.
+void attach_heads(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                  MatrixSource& source) {
+  const StoredPart& one = source.parts.front();
+  if (one.shape.size() != 2) return;
+  const int64_t k = one.shape.back();
+  const std::shared_ptr<const StoredNumbers> whole =
+      find_numbers(stored, checkpoint, one, one.shape.front(), k);
+  if (whole == nullptr) return;
+  for (StoredPart& part : source.parts) {
+    const int64_t first = part.offset / k;
+    if (source.transposed) {
+      part.numbers = std::make_shared<NumbersAcross>(whole, first);
+    } else {
+      part.numbers = std::make_shared<NumbersFrom>(whole, first, part.step);
+    }
+  }
 }
 
 /// Part by part: others of the matrix may be stored as the model's dtype.
@@ -288,6 +296,7 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
   const bool likely = !is_numbers(stored.method) || quantization.bits == 0;
   const auto attach_layer = [&](LayerSources& layer) {
     for (MatrixSource* source : layer.matrices()) {
+      if (source->role == MatrixRole::kGates) attach_heads(stored, checkpoint, *source);
       if (source->role != MatrixRole::kLinear) continue;
       if (likely) source->quant = {};
       attach_matrix(stored, checkpoint, quantization, *source);
