@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpp/engine/expect_error.h"
 #include "cuda/host/memory/device_kv_cache.h"
 #include "cuda/host/support/emulated_gpu.h"
 #include "cuda/host/support/generate.h"
@@ -247,6 +248,28 @@ TEST_F(CudaBackendTest, QuantizedCachesTakeWhatTheyHold) {
     EXPECT_EQ(static_cast<std::byte*>(device.value_scales(2)) - first,
               2 * layer + codes + 2 * 16 * 4);
   }
+}
+
+TEST_F(CudaBackendTest, LatentRowsAreKeysAndValues) {
+  const auto backend = gpu_.backend(DType::kBF16);
+  const CacheLayout layout = CacheLayout::uniform(3, latent_rows(48, DType::kBF16), 16);
+  EXPECT_EQ(backend->kv_block_bytes(layout), 3u * 16 * 96);
+  const auto cache = backend->make_kv_cache(layout, 2, 0);
+  const auto& device = dynamic_cast<const cuda::DeviceKvCache&>(*cache);
+  EXPECT_EQ(device.values(2), device.keys(2));
+  EXPECT_EQ(static_cast<std::byte*>(device.keys(2)) - device.block(0), 2 * 16 * 96);
+}
+
+TEST_F(CudaBackendTest, LatentRowsOfSizesWithoutKernelsAreRefused) {
+  const auto backend = gpu_.backend(DType::kBF16);
+  BackendNeeds needs{.storage = DType::kBF16, .kv_dtype = DType::kBF16, .latent = true};
+  for (const int32_t row_dim : {16, 576, 640}) {
+    needs.head_dim = row_dim;
+    EXPECT_NO_THROW(backend->require(needs)) << row_dim;
+  }
+  needs.head_dim = 656;
+  testing::expect_error(ErrorCode::kUnsupported, {"16, 32, ..., 640, not 656", "device cpu"},
+                        [&] { backend->require(needs); });
 }
 
 TEST_F(CudaBackendTest, APassingErrorFailsItsStepAlone) {

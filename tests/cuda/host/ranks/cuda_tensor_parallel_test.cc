@@ -70,8 +70,8 @@ std::string name_of(const ::testing::TestParamInfo<Run>& test) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CudaTensorParallel,
-                         ::testing::Values(Run{"ernie4_5", 2}, Run{"llama", 4},
-                                           Run{"qwen3_moe", 2, true}),
+                         ::testing::Values(Run{"deepseek_v2", 2}, Run{"ernie4_5", 2},
+                                           Run{"llama", 4}, Run{"qwen3_moe", 2, true}),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaTensorParallel,  // minutes in the emulation
                          ::testing::ValuesIn(golden_runs()), name_of);
