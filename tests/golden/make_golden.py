@@ -115,7 +115,7 @@ def find_seed(case: Case, folder: Path) -> tuple[int, list[Answer], Float32Error
             continue
         tensors = stored_tensors(model, case, storage)
         if case.mtp:
-            tensors |= weights.mtp_block(case, seed, storage)
+            tensors |= weights.mtp_block(case.config, seed, storage, case.experts)
         if "kv_lora_rank" in case.config and case.config.get("num_nextn_predict_layers"):
             tensors |= weights.unread_layer(case.config, storage)
         write_weights(folder, case, tensors)

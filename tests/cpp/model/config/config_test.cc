@@ -353,6 +353,8 @@ TEST(Config, SupportedTypes) {
                                                                "idefics3",
                                                                "qwen3_vl",
                                                                "qwen3_vl_moe",
+                                                               "qwen3_5",
+                                                               "qwen3_5_moe",
                                                                "ernie4_5_moe_vl",
                                                                "ernie4_5_vl_moe",
                                                                "gemma2",
@@ -385,9 +387,7 @@ TEST(Config, SupportedTypes) {
                                                                "modernbert",
                                                                "gemma3",
                                                                "gemma4",
-                                                               "mistral3",
-                                                               "qwen3_5",
-                                                               "qwen3_5_moe"}));
+                                                               "mistral3"}));
 }
 
 }  // namespace
