@@ -331,7 +331,7 @@ QWEN3_5_MOE = qwen3_5(
         rope_parameters=state_configs.qwen_rope(partial_rotary_factor=0.5),
         tie_word_embeddings=True,
         vocab_size=256,
-        **delta_heads((1, 8), (2, 8)),
+        **delta_heads((2, 8), (2, 8)),
     ),
     experts=Experts(),
 )
