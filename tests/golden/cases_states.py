@@ -22,12 +22,6 @@ from state_configs import (
     wrapped,
 )
 
-THREE_VALUES = qwen3_5(
-    layer_types=[LINEAR, LINEAR, FULL, LINEAR, FULL],
-    num_hidden_layers=5,
-    vocab_size=97,
-    **delta_heads((2, 8), (6, 8)),
-)
 WITH_EXPERTS = qwen3_5_moe(
     full_attention_interval=2,
     num_attention_heads=2,
@@ -82,8 +76,12 @@ QWENS = (
     case(
         "qwen3_5",
         "gated delta rule, three value heads for each key head; attention's gate, partial rope",
-        THREE_VALUES,
-        twins=(Twin("qwen3_5_wrapped", "wrapped", wrapped(THREE_VALUES, "qwen3_5")),),
+        qwen3_5(
+            layer_types=[LINEAR, LINEAR, FULL, LINEAR, FULL],
+            num_hidden_layers=5,
+            vocab_size=97,
+            **delta_heads((2, 8), (6, 8)),
+        ),
         mtp=True,
     ),
     case(

@@ -49,21 +49,35 @@ def to_ernie_vl(tensors: Tensors, paddle: bool) -> Tensors:
 
 def to_wrapped(tensors: Tensors, config: dict[str, Any]) -> Tensors:
     """A text model's in the file of a model that sees pictures: experts fused, but not those of the
-    block that guesses tokens, and some of the tensors that a text model has no place for."""
+    block that guesses tokens. Qwen's has its whole tower, all zeros; Gemma's some of the tensors
+    that a text model has no place for."""
     out = {
         name.replace("model.", "model.language_model.", 1): tensor
         for name, tensor in to_fused_experts(tensors).items()
     }
-    more = _more_of_gemma4(config) if config["model_type"] == "gemma4" else _more_of_qwen(config)
+    more = _more_of_gemma4(config) if config["model_type"] == "gemma4" else _qwen_tower(config)
     return {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in more.items()} | out
 
 
-def _more_of_qwen(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    hidden = config["text_config"]["hidden_size"]
-    return {
-        "model.visual.blocks.0.norm1.weight": (config["vision_config"]["hidden_size"],),
-        "model.visual.merger.linear_fc2.bias": (hidden,),
+def _qwen_tower(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of one block."""
+    vision, hidden = config["vision_config"], config["text_config"]["hidden_size"]
+    width, wide, side = (vision[k] for k in ("hidden_size", "intermediate_size", "patch_size"))
+    joined = 4 * width
+    linears = {
+        "blocks.0.attn.qkv": (3 * width, width),
+        "blocks.0.attn.proj": (width, width),
+        "blocks.0.mlp.linear_fc1": (wide, width),
+        "blocks.0.mlp.linear_fc2": (width, wide),
+        "merger.linear_fc1": (joined, joined),
+        "merger.linear_fc2": (hidden, joined),
+        "patch_embed.proj": (width, 3, 2, side, side),
     }
+    norms = ("blocks.0.norm1", "blocks.0.norm2", "merger.norm")
+    modules: dict[str, tuple[int, ...]] = {**linears, **dict.fromkeys(norms, (width,))}
+    out = {f"model.visual.{name}.weight": shape for name, shape in modules.items()}
+    out |= {f"model.visual.{name}.bias": shape[:1] for name, shape in modules.items()}
+    return out | {"model.visual.pos_embed.weight": (vision["num_position_embeddings"], width)}
 
 
 def _more_of_gemma4(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:

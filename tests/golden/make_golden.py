@@ -115,7 +115,7 @@ def find_seed(case: Case, folder: Path) -> tuple[int, list[Answer], Float32Error
             continue
         tensors = stored_tensors(model, case, storage)
         if case.mtp:
-            tensors |= weights.mtp_block(case, seed, storage)
+            tensors |= weights.mtp_block(case.config, seed, storage, case.experts)
         write_weights(folder, case, tensors)
         answers = answer(oracle.load(folder, torch.float32), prompts)
         error = float32_error(folder, answers)

@@ -282,8 +282,13 @@ def write_weights(case: VisionCase, folder: Path, seed: int) -> None:
     with tempfile.TemporaryDirectory() as saved:  # with the published names
         model.save_pretrained(saved)
         state = load_file(Path(saved) / "model.safetensors")
+    tensors = {name: published(case, name, value) for name, value in state.items()}
+    if case.config["model_type"] == "qwen3_5_moe":
+        tensors = layouts.to_fused_experts(tensors)
+    if case.mtp:
+        tensors |= weights.mtp_block(case.config["text_config"], seed, torch.bfloat16)
     save_file(
-        {name: published(case, name, value) for name, value in state.items()},
+        tensors,
         folder / "model.safetensors",
         metadata={"format": "pt"},
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
+import state_configs
 from case_types import Experts
+from layer_configs import without
+from state_configs import FULL, LINEAR, delta_heads
 
 IMAGE_PAD, VIDEO_PAD, START, END = 250, 251, 252, 253  # behind all ids that prompts draw
 FIRST_TEXT, TEXT_END = 5, 250
@@ -44,6 +47,7 @@ class VisionCase:
     pairs: bool = False  # two grids of a clip become one
     experts: Experts | None = None
     twins: tuple[VisionTwin, ...] = ()
+    mtp: bool = False  # the file has the tensors of a block that guesses tokens
 
 
 TEXT = {
@@ -261,6 +265,77 @@ QWEN3_VL_MOE = qwen3_vl(
     num_experts_per_tok=2,
 )
 
+
+def qwen3_5(name: str, about: str, text: dict[str, Any], **changes: Any) -> VisionCase:
+    """A small tower without deepstack: positions of a table of 4 x 4, two heads."""
+    kind = text["model_type"].removesuffix("_text")
+    return VisionCase(
+        name=name,
+        about=about,
+        config={
+            "architectures": [
+                text["architectures"][0].replace("CausalLM", "ConditionalGeneration")
+            ],
+            "model_type": kind,
+            **{key: value for key, value in TOKENS.items() if not key.startswith(("bos", "eos"))},
+            "text_config": without(text, "architectures"),
+            "tie_word_embeddings": text["tie_word_embeddings"],
+            "transformers_version": "4.57.0.dev0",
+            "vision_config": {
+                "deepstack_visual_indexes": [],
+                "depth": 2,
+                "hidden_act": "gelu_pytorch_tanh",
+                "hidden_size": 32,
+                "in_channels": 3,
+                "intermediate_size": 56,
+                "model_type": kind,
+                "num_heads": 2,
+                "num_position_embeddings": 16,
+                "out_hidden_size": 64,
+                "patch_size": 4,
+                "spatial_merge_size": 2,
+                "temporal_patch_size": 2,
+            },
+        },
+        items=(Item((1, 6, 10)), Item((1, 2, 2)), Item((1, 4, 4)), Item((3, 4, 6), video=True)),
+        prompts=((3, "0", 4), ("1", 2, "2", 1, "0"), (2, "3", 5), ("3", 1, "1", 4)),
+        apart=True,
+        **changes,
+    )
+
+
+QWEN3_5 = qwen3_5(
+    "qwen3_5",
+    "states beside positions on three axes of a quarter of a head; a block that guesses",
+    state_configs.qwen3_5(
+        intermediate_size=64,
+        layer_types=[LINEAR, FULL, LINEAR],
+        num_attention_heads=2,
+        num_hidden_layers=3,
+        num_key_value_heads=1,
+        rope_parameters=state_configs.qwen_rope(mrope_section=[4, 2, 2], partial_rotary_factor=0.5),
+        vocab_size=256,
+        **delta_heads((2, 8), (4, 8)),
+    ),
+    mtp=True,
+)
+QWEN3_5_MOE = qwen3_5(
+    "qwen3_5_moe",
+    "the same with experts, one tensor of all as [E, 2 I, H] and [E, H, I]; tied head",
+    state_configs.qwen3_5_moe(
+        full_attention_interval=2,
+        head_dim=16,
+        num_attention_heads=2,
+        num_hidden_layers=2,
+        num_key_value_heads=1,
+        rope_parameters=state_configs.qwen_rope(partial_rotary_factor=0.5),
+        tie_word_embeddings=True,
+        vocab_size=256,
+        **delta_heads((2, 8), (2, 8)),
+    ),
+    experts=Experts(),
+)
+
 ERNIE_TEXT = {
     **TEXT,
     "moe_k": 2,
@@ -396,4 +471,4 @@ ERNIE_VL = VisionCase(
     ),
 )
 
-CASES = (QWEN2_5_VL, QWEN2_VL, SMOLVLM, QWEN3_VL, QWEN3_VL_MOE, ERNIE_VL)
+CASES = (QWEN2_5_VL, QWEN2_VL, SMOLVLM, QWEN3_VL, QWEN3_VL_MOE, QWEN3_5, QWEN3_5_MOE, ERNIE_VL)

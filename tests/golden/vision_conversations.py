@@ -40,6 +40,10 @@ CONVERSATIONS: dict[str, list[list[Piece]]] = {
         [(4, 24, 40), "What moves?"],
         ["See: ", (6, 16, 24), "and", ("slope", 16, 8), "?!"],
     ],
+    "qwen3_5": [
+        [("noise", 24, 40), "What is it?!"],
+        ["See: ", (4, 16, 24), "or", ("slope", 16, 8), "?!"],
+    ],
     "smolvlm": [
         [("noise", 32, 32), "What is it?"],
         ["First ", ("slope", 32, 32), " and ", ("noise", 32, 32), ": what differs?"],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from case_types import Case, Experts
+from case_types import Experts
 
 # Residual inputs are small beside what the layers add, so that a model with a tied head does not
 # simply echo its input, and so that a wrong rms_norm_eps shows in the logits.
@@ -23,7 +23,16 @@ SCALAR_RANGE = (0.6, 1.2)  # of what a whole layer is multiplied by
 TABLE_STD = 0.3  # of what layers get of each token, which is multiplied like embeddings
 # Whose block for guesses is the layer behind the last.
 WITH_LAYER_BEHIND = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
-WITH_NORMS_PLUS_ONE = ("gemma2", "gemma3_text", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+WITH_NORMS_PLUS_ONE = (
+    "gemma2",
+    "gemma3_text",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen3_5_moe_text",
+    "qwen3_5_text",
+    "qwen3_next",
+)
+APART = (".linear_attn.", ".visual.")  # whose norms have none added
 
 
 def fill(
@@ -49,14 +58,15 @@ def fill(
             parameter.copy_(torch.from_numpy(values).to(dtype).to(parameter.dtype))
 
 
-def mtp_block(case: Case, seed: int, storage: torch.dtype) -> dict[str, torch.Tensor]:
+def mtp_block(
+    config: dict[str, Any], seed: int, storage: torch.dtype, experts: Experts | None = None
+) -> dict[str, torch.Tensor]:
     """The block that guesses the token after the next one, as the family's files name it."""
-    config = case.config
     generator = np.random.default_rng([seed, 2])
     out = {}
     for name, shape in mtp_shapes(config).items():
         if is_correction(name):
-            values = _correction(generator, shape, case.experts)
+            values = _correction(generator, shape, experts)
         else:
             values = _draw(generator, name, shape)
         if _is_plus_one(config["model_type"], name):
@@ -215,7 +225,8 @@ def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _is_plus_one(model_type: str, name: str) -> bool:
-    return "norm" in name and model_type in WITH_NORMS_PLUS_ONE and ".linear_attn." not in name
+    apart = any(part in name for part in APART)
+    return "norm" in name and model_type in WITH_NORMS_PLUS_ONE and not apart
 
 
 def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -29,7 +29,7 @@ int32_t DraftModel::find_computed(const Request& request) const {
   const auto known = static_cast<int32_t>(request.tokens.size());
   uint64_t hash = 0;
   int32_t computed = 0;
-  for (const int32_t block : request.blocks[0]) {
+  for (const int32_t block : request.text.blocks[0]) {
     const Tag& tag = tags_[static_cast<size_t>(block)];
     const int32_t end = computed + tag.filled;
     if (tag.filled == 0 || end > known) break;
@@ -46,9 +46,10 @@ void DraftModel::tag(const Request& request, int32_t first, int32_t end) {
   const int32_t size = limits_.block_size;
   const auto begin = first / size * size;
   uint64_t hash = extend(0, part(request.tokens, 0, begin));
-  for (int32_t start = begin; start < static_cast<int32_t>(request.blocks.size()) * size;
+  for (int32_t start = begin; start < static_cast<int32_t>(request.text.blocks.size()) * size;
        start += size) {
-    Tag& tag = tags_[static_cast<size_t>(request.blocks[0][static_cast<size_t>(start / size)])];
+    Tag& tag =
+        tags_[static_cast<size_t>(request.text.blocks[0][static_cast<size_t>(start / size)])];
     const int32_t stop = std::min(start + size, end);
     if (stop <= start) {
       tag = {};  // guesses may be written there

@@ -82,7 +82,7 @@ int32_t MtpDrafter::read_full() {
       clear_batch();
     }
     list_unread(unread);
-    batch_.add(full.request.blocks, full.request.num_prompt_tokens, unread.first, next_tokens_);
+    batch_.add(full.request.text, unread.first, next_tokens_);
     read += count;
   }
   if (!batch_.empty()) run(MtpInput::kKept);
@@ -147,8 +147,7 @@ void MtpDrafter::add_computed(const Computed& computed, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     rows_.push_back(computed.first_row + static_cast<int32_t>(i));
   }
-  batch_.add(computed.blocks, computed.num_prompt_tokens, computed.first_position,
-             computed.next_tokens.first(count));
+  batch_.add(computed.text, computed.first_position, computed.next_tokens.first(count));
 }
 
 /// Its rows' places in the ring, behind those of the batch, and their next tokens.

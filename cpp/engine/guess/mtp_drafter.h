@@ -29,7 +29,8 @@ class MtpRunner {
 /// model's KV blocks, so that preemption, shared prefixes and host blocks apply to them, too.
 /// Unread rows are kept in a ring until a guess is wanted or there are many of them. If the block
 /// could not read a row, its keys and values are missing: a guess may be wrong, but never an
-/// output. Used by the loop thread.
+/// output. Where the next position has a picture's row, the block reads the embedding of that row's
+/// token in its place. Used by the loop thread.
 class MtpDrafter final : public Drafter {
  public:
   struct Limits {
@@ -44,8 +45,7 @@ class MtpDrafter final : public Drafter {
   /// A request's rows of the step that was just computed.
   struct Computed {
     UnreadRows* unread = nullptr;
-    BlockTables blocks;
-    int32_t num_prompt_tokens = 0;
+    GuessText text;
     int32_t first_row = 0;                 ///< of the step
     int32_t first_position = 0;            ///< position of that row
     std::span<const int32_t> next_tokens;  ///< the token after each row, >= 1

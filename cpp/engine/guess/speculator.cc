@@ -8,6 +8,14 @@
 
 namespace headrace::internal {
 
+namespace {
+
+GuessText text_of(const Speculation& request, const BlockTables& blocks) {
+  return {blocks, request.num_prompt_tokens, request.rope};
+}
+
+}  // namespace
+
 Speculator::Speculator(const SpeculativeOptions& options, const StepCosts& costs,
                        std::unique_ptr<DraftModel> draft, std::unique_ptr<MtpDrafter> mtp)
     : options_(options),
@@ -19,8 +27,10 @@ Speculator::Speculator(const SpeculativeOptions& options, const StepCosts& costs
   HEADRACE_CHECK((options.method == "mtp") == (mtp_ != nullptr));
 }
 
-std::unique_ptr<Speculation> Speculator::start(std::span<const int32_t> prompt) const {
+std::unique_ptr<Speculation> Speculator::start(std::span<const int32_t> prompt,
+                                               const RopeLayout* rope) const {
   auto out = std::make_unique<Speculation>();
+  if (mtp_) out->rope = rope;
   out->num_prompt_tokens = static_cast<int32_t>(prompt.size());
   if (drafter_ != nullptr) {
     out->tokens.assign(prompt.begin(), prompt.end());
@@ -76,9 +86,9 @@ std::string Speculator::fill(std::span<const Planned> planned) {
     const int32_t room = each.seq->num_drafts;
     if (std::cmp_greater(drafts.size(), room)) drafts.resize(static_cast<size_t>(room));
     if (drafter_ != nullptr && room > 0) {
-      draft_requests_.push_back({each.request->tokens, each.seq->tables,
-                                 each.request->num_prompt_tokens, room, each.sampler, &drafts,
-                                 &each.request->read, &each.request->unread});
+      draft_requests_.push_back({each.request->tokens, text_of(*each.request, each.seq->tables),
+                                 room, each.sampler, &drafts, &each.request->read,
+                                 &each.request->unread});
     }
   }
   const std::string failure = draft_requests_.empty() ? std::string() : ask_drafter();
@@ -131,7 +141,7 @@ void Speculator::list_rows(std::span<const Computed> computed) {
       next.resize(static_cast<size_t>(each.rows->num_rows));
     }
     if (next.empty()) continue;
-    computed_.push_back({&each.request->unread, each.rows->blocks, each.request->num_prompt_tokens,
+    computed_.push_back({&each.request->unread, text_of(*each.request, each.rows->blocks),
                          each.rows->first_row, each.rows->start_pos, next});
   }
 }

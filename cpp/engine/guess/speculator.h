@@ -24,7 +24,8 @@ struct Speculation {
   std::vector<int32_t> tokens;         ///< all that are known, of which a draft model has
   int32_t read = 0;                    ///< read that many
   int32_t num_prompt_tokens = 0;
-  UnreadRows unread;        ///< for an MTP block
+  const RopeLayout* rope = nullptr;  ///< for an MTP block: GuessText::rope
+  UnreadRows unread;                 ///< for an MTP block
   bool keeps_rows = false;  ///< the block needs rows of the current step (StepBatch::all_hidden)
   bool is_blind = false;    ///< its text is too long to read: the block guesses nothing
   GuessLuck luck;
@@ -51,7 +52,9 @@ class Speculator {
     if (drafter_ != nullptr) drafter_->enter_thread();
   }
 
-  std::unique_ptr<Speculation> start(std::span<const int32_t> prompt) const;
+  /// `rope`: where the prompt has media with positions of their own, else null. It lives as long as
+  /// the request.
+  std::unique_ptr<Speculation> start(std::span<const int32_t> prompt, const RopeLayout* rope) const;
 
   /// Notes a computed step: see GuessRule.
   void note_step(int32_t rows, int32_t decodes) { rule_.note_step(rows, decodes); }

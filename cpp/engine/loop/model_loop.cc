@@ -156,7 +156,11 @@ void ModelLoop::admit(PreparedRequest request) {
     if (live.guide && !mask_workers_) {
       mask_workers_ = std::make_unique<MaskWorkers>(MaskWorkers::default_threads());
     }
-    if (speculator_) live.speculation = speculator_->start(request.spec.prompt);
+    if (speculator_) {
+      const bool has_axes = live.media && !live.media->rope().is_plain();
+      live.speculation =
+          speculator_->start(request.spec.prompt, has_axes ? &live.media->rope() : nullptr);
+    }
     id = scheduler_->add(std::move(request.spec));
     ids_.emplace(request.state.get(), *id);
     if (live.media) encoder_->add(*id, priority, *live.media);

@@ -114,11 +114,10 @@ void read_time_last(ConfigReader& config, ConfigReader& rope, int32_t pairs, Mro
   out.sections[1] = out.sections[2] = (pairs - time) / 2;
 }
 
-/// mrope_section and mrope_interleaved, freq_allocation; the kind is known.
-MropeDefaults read_sections(ConfigReader& config, ConfigReader& rope, RopeKind kind,
+/// mrope_section and mrope_interleaved, freq_allocation, of `pairs`; the kind is known.
+MropeDefaults read_sections(ConfigReader& config, ConfigReader& rope, RopeKind kind, int32_t pairs,
                             const RopeDefaults& defaults) {
   if (defaults.mrope.sections.empty()) return {};
-  const int32_t pairs = defaults.head_dim / 2;
   MropeDefaults out = defaults.mrope;
   const bool in_turn = out.order == MropeOrder::kInTurn;
   rope.require("mrope_interleaved", in_turn);
@@ -249,7 +248,7 @@ RopeScaling read_object(ConfigReader& config, ConfigReader& rope, const RopeDefa
     rope.find("mrope_section");
     rope.find("mrope_interleaved");
   }
-  out.mrope = read_sections(config, rope, out.kind, defaults);
+  out.mrope = read_sections(config, rope, out.kind, out.rotary_dim / 2, defaults);
 
   // Keys that only other kinds of scaling read: the original ignores them as well.
   constexpr std::array<std::string_view, 13> kIgnored{

@@ -141,6 +141,8 @@ const Family& smolvlm_family();
 const Family& idefics3_family();
 const Family& qwen3_vl_family();
 const Family& qwen3_vl_moe_family();
+const Family& qwen3_5_family();
+const Family& qwen3_5_moe_family();
 const Family& ernie4_5_moe_vl_family();
 const Family& ernie4_5_vl_moe_family();
 const Family& bert_family();

@@ -22,6 +22,8 @@ std::span<const Family* const> all_families() {
       &idefics3_family(),
       &qwen3_vl_family(),
       &qwen3_vl_moe_family(),
+      &qwen3_5_family(),
+      &qwen3_5_moe_family(),
       &ernie4_5_moe_vl_family(),
       &ernie4_5_vl_moe_family(),
       &gemma2_family(),

@@ -4,22 +4,6 @@
 
 namespace headrace {
 
-namespace {
-
-Wrapper qwen3_5(std::string_view model_type, std::string_view architecture,
-                std::string_view text_type) {
-  return {.model_type = model_type,
-          .architectures = {architecture},
-          .text_types = {text_type},
-          .prefixes = {"model.language_model."},
-          .heads = {"lm_head.weight"},
-          .ignored = {"model.visual."},
-          .harmless_keys = {"vision_config", "image_token_id", "video_token_id",
-                            "vision_start_token_id", "vision_end_token_id"}};
-}
-
-}  // namespace
-
 std::span<const Wrapper> all_wrappers() {
   static const std::vector<Wrapper> kWrappers{
       {.model_type = "gemma3",
@@ -51,8 +35,6 @@ std::span<const Wrapper> all_wrappers() {
        .harmless_keys = {"vision_config", "image_token_index", "image_token_id",
                          "multimodal_projector_bias", "projector_hidden_act", "spatial_merge_size",
                          "vision_feature_layer"}},
-      qwen3_5("qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text"),
-      qwen3_5("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"),
   };
   return kWrappers;
 }

@@ -72,7 +72,7 @@ FAMILIES = (
     ),
     Family(
         "qwen3_vl",
-        ("qwen3_vl", "qwen3_vl_moe"),
+        ("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
         Settings(16, 2, 2, min_pixels=65536, max_pixels=16777216, mean=HALVES, std=HALVES),
         Settings(
             16,

@@ -24,7 +24,7 @@ struct Crowd {
   const char* model;
   int32_t threads = 1;
   bool prefix_caching = true;
-  bool guesses = false;
+  const char* guesses = "";  ///< a method
   const char* quantization = "";
 };
 
@@ -98,7 +98,7 @@ TEST_P(EngineVisionCrowd, GivesWhatEachGivesAlone) {
   options.num_kv_blocks = 12;  // less than a tenth, and two more than the largest may need
   options.max_encoder_tokens = 8;
   options.encoder_cache_bytes = 40 << 10;
-  if (crowd.guesses) options.speculative.method = "ngram";
+  options.speculative.method = crowd.guesses;
   Engine engine;
   engine.install_model("m", options);
   engine.start_model("m");
@@ -145,11 +145,13 @@ TEST_P(EngineVisionCrowd, GivesWhatEachGivesAlone) {
 
 INSTANTIATE_TEST_SUITE_P(All, EngineVisionCrowd,
                          ::testing::Values(Crowd{"qwen2_5_vl"}, Crowd{"qwen3_vl", 2},
-                                           Crowd{"qwen2_vl", 2, false},
-                                           Crowd{"smolvlm", 1, true, true},
-                                           Crowd{"qwen2_5_vl", 2, true, false, "wint8"}),
+                                           Crowd{"qwen2_vl", 2, false}, Crowd{"qwen3_5", 2},
+                                           Crowd{"qwen3_5", 1, true, "mtp"},
+                                           Crowd{"smolvlm", 1, true, "ngram"},
+                                           Crowd{"qwen2_5_vl", 2, true, "", "wint8"}),
                          [](const auto& crowd) {
-                           return std::string(crowd.param.model) + crowd.param.quantization;
+                           return str_cat(crowd.param.model, crowd.param.quantization,
+                                          crowd.param.guesses);
                          });
 
 }  // namespace

@@ -313,23 +313,46 @@ TEST(StateFamilies, Qwen3_5) {
   EXPECT_FALSE(parse(with(qwen3_next(), "norm_topk_prob", false)).moe.router.normalize);
 }
 
-TEST(StateFamilies, Qwen3_5WithPicturesIsItsTextModel) {
+Json qwen3_5_with_tower() {
   Json text = qwen3_5();
   text.erase("architectures");
-  const Json json{{"architectures", Json::array({"Qwen3_5ForConditionalGeneration"})},
-                  {"model_type", "qwen3_5"},
-                  {"image_token_id", 248056},
-                  {"video_token_id", 248057},
-                  {"vision_start_token_id", 248053},
-                  {"vision_end_token_id", 248054},
-                  {"tie_word_embeddings", true},
-                  {"text_config", text},
-                  {"vision_config", Json{{"model_type", "qwen3_5"}, {"depth", 24}}}};
+  return {
+      {"architectures", Json::array({"Qwen3_5ForConditionalGeneration"})},
+      {"model_type", "qwen3_5"},
+      {"image_token_id", 248056},
+      {"video_token_id", 248057},
+      {"vision_start_token_id", 248053},
+      {"vision_end_token_id", 248054},
+      {"tie_word_embeddings", true},
+      {"text_config", text},
+      {"vision_config", Json{{"model_type", "qwen3_5"}, {"depth", 24}, {"out_hidden_size", 2560}}}};
+}
+
+TEST(StateFamilies, Qwen3_5WithPicturesTurnsByThreeAxes) {
+  const Json json = qwen3_5_with_tower();
   const ModelConfig c = parse(json);
-  EXPECT_EQ(c.model_type, "qwen3_5_text");
+  EXPECT_EQ(c.model_type, "qwen3_5");
   EXPECT_EQ(likely_naming(c).prefix, "model.language_model.");
+  ASSERT_TRUE(c.vision);
+  EXPECT_EQ(c.vision->depth, 24);
+  EXPECT_TRUE(c.vision->deepstack_blocks.empty());
+  ASSERT_EQ(c.ropes.size(), 1u);
+  ASSERT_EQ(c.ropes[0].axes.size(), 32u);  // of a quarter of a head
+  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(c.ropes[0].axes[i], i % 3) << i;
+  EXPECT_TRUE(parse(qwen3_5()).ropes[0].axes.empty());
+}
+
+TEST(StateFamilies, WhatQwen3_5WithPicturesCantMean) {
+  const Json json = qwen3_5_with_tower();
+  const Json text = json["text_config"];
   expect_refused(with(json, "text_config", with(text, "model_type", "qwen3_next")), "model_type",
                  "qwen3_5");
+  Json other = json;
+  other["text_config"]["rope_parameters"]["mrope_section"] = {24, 20, 20};
+  EXPECT_THROW(parse(other), Error);
+  other = json;
+  other.erase("vision_config");
+  EXPECT_THROW(parse(other), Error);
 }
 
 // Bytes of a sequence that others' logs have: 4B 50.3 MB and 2.4 MB of windows.

@@ -56,8 +56,8 @@ class Mtp : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Cases, Mtp,
                          testing::Values("ernie4_5_moe", "ernie4_5_moe_paddle", "glm4_moe",
                                          "glm4_moe_fused", "glm4_moe_lite", "deepseek_v3",
-                                         "qwen3_5", "qwen3_5_wrapped", "qwen3_5_moe",
-                                         "qwen3_5_moe_wrapped", "qwen3_next"));
+                                         "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_wrapped",
+                                         "qwen3_next"));
 
 TEST_P(Mtp, GuessesWhatTheFormulasGuess) {
   const GoldenCase golden = load_golden_case(GetParam());
