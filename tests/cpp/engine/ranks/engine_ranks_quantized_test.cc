@@ -125,5 +125,22 @@ TEST(EngineRanksQuantized, AdaptersGoOverWhatIsNotQuantizedInTheFile) {
   expect_adapted_as_one_device(golden, options_for(quantized.path().string(), 1), 2, {});
 }
 
+// No backend keeps kv_b_proj as codes: heads take their parts of it as numbers, some transposed.
+TEST(EngineRanksQuantized, LatentHeadsAnswerAsTheirNumbers) {
+  for (const Tool tool : {Tool::kGptqActOrder, Tool::kAwq, Tool::kPacked, Tool::kInt8}) {
+    SCOPED_TRACE(static_cast<int>(tool));
+    const GoldenCase golden = load_golden_case("deepseek_v2");
+    const TempFolder quantized, plain;
+    write_quantized(golden.folder, tool, quantized.path(), plain.path());
+    for (const char* word : {".mlp.", "q_proj", "kv_a_proj", "o_proj"}) {
+      leave_out(word, quantized, plain);
+    }
+    const auto answers = [&](const TempFolder& folder) {
+      return run(*start(options_for(folder.path().string(), 1)), prompts_of(golden), 8, true);
+    };
+    EXPECT_EQ(distance(answers(quantized), answers(plain)), 0.0);
+  }
+}
+
 }  // namespace
 }  // namespace headrace

@@ -191,8 +191,12 @@ class DecoderLoad : public testing::Test {
            (model_type == "qwen3_5_text" ? "" : experts);
   }
 
+  static std::vector<TensorToWrite> tensors_of(const ModelConfig& config) {
+    return tensors_of(config, likely_naming(config));
+  }
+
   static std::vector<TensorToWrite> tensors_of(const ModelConfig& config,
-                                               const TensorNaming& naming = {}) {
+                                               const TensorNaming& naming) {
     std::vector<TensorToWrite> out;
     std::set<std::string> names;
     const auto add = [&](const std::string& name, const std::vector<int64_t>& shape) {
