@@ -17,8 +17,8 @@ inline constexpr int32_t kMaxTopExperts = 64;
 ///   1. l = x . gate (+ logit_bias)
 ///   2. p = the scores of l
 ///   3. c = p (+ correction), which decides the choice alone
-///   4. of several groups keep the `top_groups` best, by the sum of a group's two largest c, or, with
-///      `by_best`, by its largest (so also where it has only one)
+///   4. of several groups keep the `top_groups` best, by the sum of a group's two largest c, or,
+///      with `by_best`, by its largest (so also where it has only one)
 ///   5. choose the `top_k` largest c of what was kept
 ///   6. weights w = p of those chosen; of kSoftmaxAfterTopK the softmax of their l
 ///   7. normalize: w /= max(sum of w, norm_min) + norm_eps
