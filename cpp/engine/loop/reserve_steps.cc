@@ -32,8 +32,10 @@ void reserve_step(StepRunner& runner, const SchedulerConfig& config, int32_t tot
 }  // namespace
 
 void reserve_steps(StepRunner& runner, const SchedulerConfig& config) {
-  reserve_step(runner, config, config.max_num_batched_tokens,
-               std::min(config.max_num_batched_tokens, config.max_model_len));
+  const int64_t most_tokens = int64_t{config.max_num_seqs} * config.max_model_len;
+  const auto total =
+      static_cast<int32_t>(std::min<int64_t>(config.max_num_batched_tokens, most_tokens));
+  reserve_step(runner, config, total, std::min(total, config.max_model_len));
   reserve_step(runner, config, config.max_num_seqs, 1);
   // Steps whose logits are read at once may be padded.
   reserve_step(runner, config, std::min(config.max_num_seqs, runner.max_logit_rows()), 1);

@@ -160,6 +160,15 @@ INSTANTIATE_TEST_SUITE_P(
       return crowd.param.folder + "_" + std::to_string(crowd.param.ranks) + crowd.param.guesses;
     });
 
+TEST(EngineStates, StepsMayHaveMoreRowsThanAllSequencesTogether) {
+  ModelOptions options = options_for({"qwen3_5"});
+  options.max_num_seqs = options.num_state_slots = 1;
+  options.max_num_batched_tokens = 2 * options.max_model_len;
+  Engine engine;
+  EXPECT_NO_THROW(engine.install_model("m", options));
+  EXPECT_EQ(engine.model_info("m").num_state_slots, 1);
+}
+
 TEST(EngineStates, TellsOfSlotsAndRefusesTooFew) {
   ModelOptions options = options_for({"qwen3_5"});
   Engine engine;
