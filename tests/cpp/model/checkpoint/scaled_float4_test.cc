@@ -172,8 +172,8 @@ std::vector<QuantFormat> formats_of(const char* name, const Quantization& quanti
 
 TEST(KeptFloat4, WhereTheDeviceKeepsItAndNothingElseIsAskedFor) {
   for (const auto& [name, kept] : {std::pair{"llama_mxfp4", 4}, {"gpt_oss_mxfp4", 2}}) {
-    const auto count = [name = name](const Quantization& quantization) {
-      return std::ranges::count(formats_of(name, quantization), kFloat4Format);
+    const auto count = [folder = name](const Quantization& quantization) {
+      return std::ranges::count(formats_of(folder, quantization), kFloat4Format);
     };
     EXPECT_EQ(count({.float4_weights = true}), kept) << name;
     EXPECT_EQ(count({}), 0) << name;
