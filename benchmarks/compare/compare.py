@@ -17,6 +17,8 @@ and 64 tokens; image-large: 1092 x 1932. They need a vision shape; of one whose 
 hardly more than the tower takes time. --fresh: a process for each turn, of which the second run
 counts, where not all engines fit in memory at once.
 
+--beside SHAPE: Headrace with a model of another shape takes its turns, too.
+
 --device cuda: everybody on the first GPU, in bf16, all of them in its memory at once. Its limits
 are what gpu_kernel_bench --limits says, which tests/gpu/run.sh builds (--gpu-limits "PROGRAM
 --cublaslt LIBRARY" where the linker finds no cuBLASLt). llama-cpp-python must have been built with
@@ -29,6 +31,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -169,7 +172,7 @@ def starts(args, start, lines: dict[str, dict]) -> None:
 
 def runs(args, start, task: dict, lines: dict[str, dict], record) -> None:
     """Every engine's answers to `task` by turns, the first as a warm-up; `record` is called with
-    its line, an answer and the limits before and after it."""
+    its name, an answer and the limits before and after it."""
     workers = {} if args.fresh else {name: start(name) for name in lines}
     for repeat in range(args.repeats + (not args.fresh)):
         limits = None if args.fresh else measure_limits(args)
@@ -181,14 +184,34 @@ def runs(args, start, task: dict, lines: dict[str, dict], record) -> None:
             answer, before = worker.run(task), limits
             limits = measure_limits(args)
             if args.fresh or repeat > 0:
-                record(line, answer, (before, limits))
+                record(name, answer, (before, limits))
             if args.fresh:
                 line["peak_mb"].append(round(worker.end() / 1e6))
     for name, worker in workers.items():
         lines[name]["peak_mb"] = round(worker.end() / 1e6)
 
 
-def turns(args, config: dict, folder: Path, pythons: dict[str, str]) -> None:
+@dataclass(frozen=True)
+class Competitor:
+    python: str
+    model: Path
+    shape: str
+
+
+def competitors(args, folder: Path, pythons: dict[str, str]) -> dict[str, Competitor]:
+    """By names, whose first words are the engines'. Makes the models that are missing."""
+    out = {
+        name: Competitor(python, model_for(name, args.weights, folder, pythons), args.shape)
+        for name, python in pythons.items()
+        if not name.endswith("-convert")
+    }
+    if args.beside:
+        model = make_checkpoint.write(args.beside, folder.parent / args.beside)
+        out[f"headrace {args.beside}"] = Competitor(sys.executable, model, args.beside)
+    return out
+
+
+def turns(args, folder: Path, pythons: dict[str, str]) -> None:
     requests, kind = WORK[args.work]
     if args.tiny:
         requests = [(max(4, p // 16), max(2, n // 8)) for p, n in requests[:4]]
@@ -198,22 +221,23 @@ def turns(args, config: dict, folder: Path, pythons: dict[str, str]) -> None:
         height, width = image_size(args)
         task = {"image": [height, width], "text": requests[0][0]}
         longest += height * width // 28**2 + 64  # rows of the finest processor, and of rounding
-    engines = [name for name in pythons if not name.endswith("-convert")]
-    models = {name: model_for(name, args.weights, folder, pythons) for name in engines}
+    taking_part = competitors(args, folder, pythons)
     if args.prepare:
         return
 
     def start(name: str) -> Worker:
-        return Worker(pythons[name], name, models[name], args, longest, len(requests))
+        one = taking_part[name]
+        return Worker(one.python, name.split()[0], one.model, args, longest, len(requests))
 
-    def record(line: dict, answer: dict, limits: tuple) -> None:
+    def record(name: str, answer: dict, limits: tuple) -> None:
+        config, line = make_checkpoint.SHAPES[taking_part[name].shape], lines[name]
         seconds, rate = measured(kind, requests, answer)
         line["first_s" if kind == "image" else "tok_s"].append(seconds if kind == "image" else rate)
         for at in limits:
             line["share"].append(floor_seconds(kind, requests, config, args, at) / seconds)
 
     figures = ("share", "tok_s", "first_s", "start_s", "peak_mb")
-    lines: dict[str, dict] = {name: {figure: [] for figure in figures} for name in engines}
+    lines: dict[str, dict] = {name: {figure: [] for figure in figures} for name in taking_part}
     if kind == "start":
         starts(args, start, lines)
     else:
@@ -225,10 +249,10 @@ def turns(args, config: dict, folder: Path, pythons: dict[str, str]) -> None:
                 for key, values in line.items()
                 if values
             }
-            about = {"shape": args.shape, "weights": args.weights, "work": args.work}
-            about["device"] = args.device
-            out.write(json.dumps(about | {"engine": name} | medians) + "\n")
-            common.report(**about, engine=name, **medians)
+            about = {"shape": taking_part[name].shape, "weights": args.weights, "work": args.work}
+            about |= {"device": args.device, "engine": name.split()[0]}
+            out.write(json.dumps(about | medians) + "\n")
+            common.report(**about, **medians)
 
 
 def table(results: Path) -> None:
@@ -257,6 +281,7 @@ def main() -> None:
     parser = common.arguments(__doc__)
     parser.add_argument("--weights", choices=("bf16", "int8", "int4"), default="bf16")
     parser.add_argument("--work", choices=sorted(WORK), default="decode")
+    parser.add_argument("--beside", choices=sorted(make_checkpoint.SHAPES), metavar="SHAPE")
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PYTHON")
     parser.add_argument("--results", type=Path, default=Path("compare.jsonl"))
     parser.add_argument("--probe-gib", type=float, default=0.5)
@@ -284,8 +309,8 @@ def main() -> None:
             if name.removesuffix("-convert") not in WITH_IMAGES:
                 parser.error(f"{name} is not compared with images: leave it out")
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
-    folder, config = common.checkpoint(args)
-    turns(args, config, folder, pythons)
+    folder, _ = common.checkpoint(args)
+    turns(args, folder, pythons)
 
 
 if __name__ == "__main__":

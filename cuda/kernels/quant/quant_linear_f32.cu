@@ -5,7 +5,6 @@ namespace headrace::cuda {
 namespace {
 
 constexpr int kTokens = 32, kFeatures = 64, kDepth = 16, kThreads = 256;
-constexpr int kBlocks = 4;  // of a multiprocessor
 constexpr int kTokensEach = 4, kFeaturesEach = 2;
 constexpr int kPadding = 1;
 
@@ -17,7 +16,7 @@ struct F32Task {
 
 /// A thread has 4 rows x 2 features; each sum is one chain of fused multiply-adds over ascending k.
 /// A scale times a code less its zero is exact in float32.
-__global__ void __launch_bounds__(kThreads, kBlocks)
+__global__ void __launch_bounds__(kThreads, 4)
     quant_linear_f32_kernel(F32Task task, LinearOutput<float, float> out) {
   __shared__ float x_tile[kDepth][kTokens + kPadding];
   __shared__ float weight_tile[kDepth][kFeatures + kPadding];
