@@ -75,9 +75,18 @@ struct OwnedInfo : headrace_model_info {
     max_encoder_tokens = data.max_encoder_tokens;
     encoder_cache_bytes = data.encoder_cache_bytes;
     vision_weight_bytes = data.vision_weight_bytes;
+    for (const auto& [window, count] : data.kv_numbers) {
+      windows.push_back(window);
+      numbers.push_back(count);
+    }
+    kv_windows = windows.data();
+    kv_numbers = numbers.data();
+    num_kv_windows = windows.size();
   }
 
   const ModelInfo data;
+  std::vector<int32_t> windows;
+  std::vector<int64_t> numbers;
 };
 
 struct OwnedNames : headrace_model_names {

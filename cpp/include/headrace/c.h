@@ -261,6 +261,11 @@ typedef struct headrace_model_info {
   int32_t head_outputs, classifies;
   int32_t classifier_pooling; /* HEADRACE_POOL_LAST ... */
   int32_t tells_pairs;
+  /* [num_kv_windows]: kv_numbers[i] numbers of keys and values that a sequence keeps of each token
+     in layers of window kv_windows[i]: 0 of all tokens, else of about so many of the last. */
+  const int32_t* kv_windows;
+  const int64_t* kv_numbers;
+  size_t num_kv_windows;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,

@@ -45,7 +45,7 @@ EXPECT_NO_TAIL_PADDING(headrace_media_run, num_steps);
 EXPECT_NO_TAIL_PADDING(headrace_media_input, num_runs);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
 EXPECT_NO_TAIL_PADDING(headrace_model_stats, prefix_unused_tokens);
-EXPECT_NO_TAIL_PADDING(headrace_model_info, snapshot_interval);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, num_kv_windows);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_output, reserved);
@@ -61,12 +61,12 @@ EXPECT_NO_TAIL_PADDING(headrace_output, reserved);
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters,
                                 active_parameters, experts, active_experts, vocab, hidden, layers,
                                 heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
-                                i20, host_blocks, kv_groups, slots, host_slots, interval, ranks_too,
-                                replicas_too, nodes, i22, i23, causal, generates, outputs,
-                                classifies, pooled_by, pairs, vision, embeddings, most_encoded,
-                                encoded_bytes, tower_bytes, token_bytes, i24, i25, i26, reserved,
-                                left, host_bytes, slot_bytes, mapped_weights, packed_file, replaced,
-                                load, eos] = info;
+                                i20, host_blocks, kv_groups, kept, slots, host_slots, interval,
+                                ranks_too, replicas_too, nodes, i22, i23, causal, generates,
+                                outputs, classifies, pooled_by, pairs, vision, embeddings,
+                                most_encoded, encoded_bytes, tower_bytes, token_bytes, i24, i25,
+                                i26, reserved, left, host_bytes, slot_bytes, mapped_weights,
+                                packed_file, replaced, load, eos] = info;
   [[maybe_unused]] const auto& [state, running_replicas, waiting, running, total, free, cached,
                                 host_cached, slots_in_all, free_slots, cached_slots,
                                 cached_host_slots, finished, preempted, interrupted, steps, prompts,

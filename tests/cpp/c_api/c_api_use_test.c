@@ -425,6 +425,8 @@ static void test_model_life(headrace_engine* engine) {
   headrace_model_info* info = NULL;
   CHECK_OK(headrace_engine_model_info(engine, "m", &info));
   CHECK(strcmp(info->name, "m") == 0 && info->vocab_size > 0 && info->num_eos_token_ids > 0);
+  CHECK(info->num_kv_windows == 1 && info->kv_windows[0] == 0);
+  CHECK(info->kv_numbers[0] == (int64_t)2 * info->num_layers * info->num_kv_heads * info->head_dim);
   CHECK(info->max_model_len == 256 && info->num_threads == 1 && info->num_nodes == 1 &&
         info->weight_bytes > 0);
   CHECK(info->quantization[0] == '\0');
