@@ -132,9 +132,12 @@ void CpuBackend::causal_conv(TensorView x, TensorView weight, TensorView bias, c
                              KvCache& cache, int32_t layer, TensorView out) {
   check_causal_conv(step_, step_rows(step_), x, weight, bias, spec, cache, layer, out);
   const auto& slots = dynamic_cast<const ArrayKvCache&>(cache);
-  constexpr int64_t kChannels = 128;
-  static constexpr float kZeros[kChannels] = {};
+  // Long runs of channels are read ahead; but every thread should have some.
+  constexpr int64_t kChannels = 128, kMostChannels = 1024;
+  static constexpr float kZeros[kMostChannels] = {};
   const int64_t channels = spec.channels, window = spec.kernel - 1;
+  const int64_t share = round_up(ceil_div(channels, int64_t{2} * pool_.num_threads()), kChannels);
+  const int64_t each = std::min(share, kMostChannels);
   const auto run_channels = [&](int64_t first, int64_t count) {
     const auto run_rows = [&](const StateRun& run) {
       const bool fresh = run.from == kZeroState;
@@ -162,10 +165,10 @@ void CpuBackend::causal_conv(TensorView x, TensorView weight, TensorView bias, c
     };
     for (const SeqSlice& seq : step_.seqs) for_state_runs(seq, run_rows);
   };
-  for_rows(ceil_div(channels, kChannels), 2 * x.rows() * kChannels * int64_t{sizeof(float)},
+  for_rows(ceil_div(channels, each), 2 * x.rows() * each * int64_t{sizeof(float)},
            [&](int64_t begin, int64_t end) {
              for (int64_t i = begin; i < end; ++i) {
-               run_channels(i * kChannels, std::min(kChannels, channels - i * kChannels));
+               run_channels(i * each, std::min(each, channels - i * each));
              }
            });
 }
