@@ -28,10 +28,12 @@ struct Crowd {
   const char* quantization = "";
 };
 
-/// Blocks for the tokens of one.
+/// Blocks for the tokens of one: where some layers have windows, each is a group of its own.
 int32_t num_groups(const VisionGolden& golden) {
   const ModelConfig config = load_model_config(golden.folder);
-  return std::ranges::any_of(config.layer_window, [](int32_t w) { return w > 0; }) ? 2 : 1;
+  return std::ranges::any_of(config.layer_window, [](int32_t w) { return w > 0; })
+             ? config.num_layers
+             : 1;
 }
 
 ModelOptions options_of(const VisionGolden& golden, const Crowd& crowd) {

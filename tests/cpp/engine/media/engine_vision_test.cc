@@ -133,9 +133,8 @@ TEST(EngineWholePictures, NeedRoomInAStepAndInTheCache) {
   ModelOptions options = options_of(golden, 0);
   Engine engine;
   options.max_num_batched_tokens = 22;
-  engine.install_model("few", options);
   expect_error(ErrorCode::kInvalidArgument, {"max_num_batched_tokens is 22", "raise it to 23"},
-               [&] { engine.start_model("few"); });
+               [&] { engine.install_model("few", options); });
   options.max_num_batched_tokens = 0;
   engine.install_model("usual", options);
   engine.start_model("usual");
