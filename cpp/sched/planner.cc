@@ -108,7 +108,7 @@ int32_t Planner::lacking_blocks() const {
   int32_t lacking = 0;
   for (const Sequence* seq : state_.running) {
     const bool has_row = seq->decodes() || (seq == state_.running.front() && seq->remaining() > 0);
-    if (has_row && seq->lacks_column() && !seq->rests()) lacking += column_blocks();
+    if (has_row && !seq->rests()) lacking += seq->lacking_columns() * column_blocks();
   }
   return lacking;
 }
@@ -128,7 +128,7 @@ Sequence& Planner::choose_victim() const {
 void Planner::count_ahead(const Sequence& seq, int32_t change) noexcept {
   if (!seq.decodes()) return;
   decodes_ahead_ += change;
-  if (seq.lacks_column()) blocks_set_aside_ += change * column_blocks();
+  blocks_set_aside_ += change * seq.lacking_columns() * column_blocks();
 }
 
 /// The first waiting sequence if its turn has come: all its seniors have been visited, and none of
@@ -289,11 +289,11 @@ void Planner::schedule(Sequence& seq) {
   if (!seq.decodes()) {
     rows = std::min(seq.remaining(), prefill_rows());
     if (const int32_t chunk = state_.config.max_prefill_chunk; chunk > 0) {
-      rows = std::min(rows, chunk);
+      rows = std::min(rows, std::max(chunk, seq.least_end() - start));
     }
   }
   rows = seq.postponed ? 0 : std::max(0, std::min(rows, seq.ready_until - start));
-  rows = cover(seq, start + rows) - start;
+  rows = seq.uncut_end(cover(seq, seq.uncut_end(start + rows))) - start;
   if (seq.spec.one_step && rows < seq.remaining()) return wait_for_room(seq);
   HEADRACE_CHECK(rows > 0 || gives_up_ || visited_ > 0 || seq.rests(), "sequence ", seq.id,
                  " has no senior and cannot go on");
@@ -341,7 +341,7 @@ int32_t Planner::cover(Sequence& seq, int32_t positions) {
 /// can do without.
 bool Planner::may_take_column(const Sequence& seq) const {
   const bool is_counted = seq.decodes() || visited_ == 0;
-  return (is_counted && seq.lacks_column()) ||
+  return (is_counted && seq.lacking_columns() > 0) ||
          state_.blocks.available() >= blocks_set_aside_ + column_blocks();
 }
 

@@ -80,6 +80,11 @@ bool Scheduler::fits_step(int64_t prompt_tokens) const {
          (config.max_prefill_chunk == 0 || prompt_tokens <= config.max_prefill_chunk);
 }
 
+bool Scheduler::fits_item(int64_t rows) const {
+  const SchedulerConfig& config = impl_->config;
+  return rows <= config.max_num_batched_tokens - (config.max_num_seqs - 1);  // other decodes'
+}
+
 SeqId Scheduler::add(SeqSpec spec) {
   const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());
   HEADRACE_CHECK(prompt_tokens >= 1 && spec.max_tokens >= 0, prompt_tokens, " + ", spec.max_tokens);
@@ -91,6 +96,11 @@ SeqId Scheduler::add(SeqSpec spec) {
   HEADRACE_CHECK(fits(prompt_tokens, spec.max_tokens), prompt_tokens, " + ", spec.max_tokens);
   HEADRACE_CHECK(!std::isnan(spec.deadline));
   HEADRACE_CHECK(spec.identity.fits(spec.prompt.size()));
+  if (spec.whole_items && spec.identity.media != nullptr) {
+    for (const MediaItem& item : *spec.identity.media) {
+      HEADRACE_CHECK(fits_item(item.last - item.first), item.last - item.first);
+    }
+  }
   HEADRACE_CHECK(std::ranges::is_sorted(spec.end_tokens));
   HEADRACE_CHECK(std::ranges::none_of(spec.stop_sequences, &std::vector<int32_t>::empty));
   const SeqId id = ++impl_->last_id;

@@ -73,6 +73,9 @@ struct SeqSpec {
   /// to later tokens needs that. REQUIRES: max_tokens == 0, read_prefix_cache false,
   /// Scheduler::fits_step().
   bool one_step = false;
+  /// An item's rows (identity.media) see each other both ways, so that those that are left of it
+  /// come in one step. REQUIRES: each item fits one (Scheduler::fits_item).
+  bool whole_items = false;
   /// Rows from this position of the prompt on are not ready until set_ready() says so, because
   /// their media must be encoded first.
   int32_t ready_until = kAlwaysReady;
@@ -171,6 +174,9 @@ class Scheduler {
   bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
   /// Whether one step has room for all rows of such a prompt, without other rows.
   bool fits_step(int64_t prompt_tokens) const;
+  /// Whether a step always has room for so many rows of the most senior sequence, whatever
+  /// max_prefill_chunk is.
+  bool fits_item(int64_t rows) const;
   /// Ends a sequence now; false if it has already ended. If it is planned, commit() lists it once
   /// more, as kCancelled, and drops its token. Its blocks may still be written by the current step,
   /// and may be in the next plan, whose step comes later.

@@ -20,6 +20,26 @@ Sequence::Sequence(SeqId id_in, SeqSpec spec_in, const KvGroups& groups_in,
       blocks(groups_in.size()),
       ready_until(spec.ready_until) {}
 
+int32_t Sequence::least_end() const noexcept {
+  const int32_t next = next_position();
+  if (!spec.whole_items) return next + 1;
+  const auto at = static_cast<size_t>(next);
+  const auto items = spec.identity.media_in(at, at + 1);
+  return items.empty() ? next + 1 : items.front().last;
+}
+
+int32_t Sequence::uncut_end(int32_t end) const noexcept {
+  if (!spec.whole_items || end <= 0) return end;
+  const auto last = static_cast<size_t>(end) - 1;
+  const auto items = spec.identity.media_in(last, last + 1);
+  if (items.empty() || items.front().last == end) return end;
+  return std::max(items.front().first, next_position());
+}
+
+int32_t Sequence::lacking_columns() const noexcept {
+  return std::max(0, ceil_div(least_end(), block_size) - num_columns());
+}
+
 int32_t Sequence::columns_ahead() const noexcept {
   // The last token of the output is never computed.
   const int64_t most = int64_t{num_prompt} + std::max(spec.max_tokens, 1) - 1;

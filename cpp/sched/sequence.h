@@ -59,8 +59,12 @@ struct Sequence {
     const bool has_last = generates() && length() == num_prompt + spec.max_tokens;
     return has_last ? 0 : length() - next_position();
   }
-  /// Its next row is not ready: it rests.
-  bool is_held_up() const noexcept { return next_position() >= ready_until; }
+  /// Behind the fewest rows that a step can have of it: one, or what is left of a whole item.
+  int32_t least_end() const noexcept;
+  /// The last position from its next row up to `end` that cuts no whole item.
+  int32_t uncut_end(int32_t end) const noexcept;
+  /// Its next rows are not ready: it rests.
+  bool is_held_up() const noexcept { return least_end() > ready_until; }
   bool rests() const noexcept { return postponed || is_held_up(); }
   bool generates() const noexcept { return spec.max_tokens > 0; }
   bool decodes() const noexcept { return remaining() == 1; }
@@ -72,8 +76,8 @@ struct Sequence {
   int32_t max_drafts() const noexcept {
     return std::min(wished_drafts, num_prompt + spec.max_tokens - 1 - num_tokens());
   }
-  /// Its next row needs another column.
-  bool lacks_column() const noexcept { return next_position() == covered(); }
+  /// Columns that the fewest next rows need beside those that it has.
+  int32_t lacking_columns() const noexcept;
   bool reads_cache() const noexcept {
     return spec.read_prefix_cache && !spec.wants_all_prompt_logits;
   }

@@ -47,6 +47,14 @@ def to_ernie_vl(tensors: Tensors, paddle: bool) -> Tensors:
     return {**out, **(to_paddle(decoder) if paddle else decoder)}
 
 
+def to_nested_siglip(tensors: Tensors) -> Tensors:
+    """Gemma 3's published names: its tower is a module within one."""
+    return {
+        name.replace("vision_tower.", "vision_tower.vision_model.", 1): tensor
+        for name, tensor in tensors.items()
+    }
+
+
 def to_wrapped(tensors: Tensors, config: dict[str, Any]) -> Tensors:
     """A text model's in the file of a model that sees pictures: experts fused, but not those of the
     block that guesses tokens. Qwen's has its whole tower, all zeros; Gemma's some of the tensors

@@ -48,7 +48,7 @@ from vision_cases import (
     Item,
     VisionCase,
 )
-from vision_inputs import item_inputs, modalities, own_rows
+from vision_inputs import item_inputs, merge_of, modalities, own_rows
 
 ROOT = Path(__file__).parent / "vision"
 MAX_SEEDS = 400
@@ -120,10 +120,6 @@ def lay_out(case: VisionCase, pieces: tuple[int | str, ...], draws: np.random.Ge
         positions.rows([int(grid * item.step) for grid in range(grids)], height, width)
         text([END])
     return Prompt(tokens, runs, np.concatenate(positions.axes, axis=1), positions.next)
-
-
-def merge_of(case: VisionCase) -> int:
-    return case.config.get("scale_factor") or case.config["vision_config"]["spatial_merge_size"]
 
 
 def model_inputs(
@@ -285,6 +281,8 @@ def write_weights(case: VisionCase, folder: Path, seed: int) -> None:
     tensors = {name: published(case, name, value) for name, value in state.items()}
     if case.config["model_type"] == "qwen3_5_moe":
         tensors = layouts.to_fused_experts(tensors)
+    if case.config["model_type"] == "gemma3":
+        tensors = layouts.to_nested_siglip(tensors)
     if case.mtp:
         tensors |= weights.mtp_block(case.config["text_config"], seed, torch.bfloat16)
     save_file(

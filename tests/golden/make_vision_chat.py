@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import transformers
 from case_types import MIN_GAP, NEW_TOKENS
-from make_vision import ROOT, Positions, Prompt, load, merge_of, placeholder, run
+from make_vision import ROOT, Positions, Prompt, load, placeholder, run
 from numpy.typing import NDArray
 from vision_cases import CASES, Item, VisionCase
 from vision_conversations import (
@@ -30,6 +30,7 @@ from vision_conversations import (
     tokenizer,
     words_of,
 )
+from vision_inputs import merge_of
 
 CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
 HALVES = ([0.5] * 3, [0.5] * 3)
@@ -39,8 +40,8 @@ def patches(case: VisionCase, own: NDArray[np.uint8]) -> tuple[torch.Tensor, tup
     """float32 rows in the order of merged squares, and their grid."""
     vision = case.config["vision_config"]
     side, pair = vision["patch_size"], vision.get("temporal_patch_size", 1)
-    merge = vision.get("spatial_merge_size", 1)  # of tiles, patches come row by row
-    mean, std = HALVES if case.name.startswith(("qwen3", "smolvlm")) else CLIP
+    merge = 1 if is_tiled(case.name) else merge_of(case)  # of tiles, patches come row by row
+    mean, std = HALVES if case.name.startswith(("qwen3", "smolvlm", "gemma")) else CLIP
     frames = own if own.ndim == 4 else np.repeat(own[None], pair, axis=0)
     together = 2 if case.pairs and own.ndim == 4 else pair  # frames that become one, in the end
     frames = np.concatenate([frames, np.repeat(frames[-1:], -len(frames) % together, axis=0)])
@@ -67,6 +68,8 @@ def shown(case: VisionCase, item: Item) -> list[str | tuple[int, int]]:
         for frame, time in enumerate(("00:00", "00:00", "00:01")):
             out += [f"\nFrame from {time}:{around}<global-img>", (frame, 1), around]
         return [*out, "\n\n"]
+    if case.name.startswith("gemma"):
+        return ["\n\n<start_of_image>", (0, 1), "<end_of_image>\n\n"]
     if item.video and case.apart:
         out = []
         for grid in range(item.grid[0]):

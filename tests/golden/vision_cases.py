@@ -471,4 +471,61 @@ ERNIE_VL = VisionCase(
     ),
 )
 
-CASES = (QWEN2_5_VL, QWEN2_VL, SMOLVLM, QWEN3_VL, QWEN3_VL_MOE, QWEN3_5, QWEN3_5_MOE, ERNIE_VL)
+# As published, with what class defaults leave out.
+GEMMA3 = VisionCase(
+    name="gemma3",
+    about="rows of a picture that see each other, windows shorter than one, means of 2 x 2 patches",
+    config={
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "boi_token_index": START,
+        "eoi_token_index": END,
+        "eos_token_id": [2, 106],
+        "image_token_index": IMAGE_PAD,
+        "initializer_range": 0.02,
+        "mm_tokens_per_image": 16,
+        "model_type": "gemma3",
+        "text_config": {
+            "head_dim": 16,
+            "hidden_size": 64,
+            "intermediate_size": 48,
+            "max_position_embeddings": 512,
+            "model_type": "gemma3_text",
+            "num_attention_heads": 4,
+            "num_hidden_layers": 3,
+            "num_key_value_heads": 2,
+            "query_pre_attn_scalar": 20,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+            "sliding_window": 10,
+            "sliding_window_pattern": 3,
+            "vocab_size": 256,
+        },
+        "torch_dtype": "bfloat16",
+        "transformers_version": "4.50.0.dev0",
+        "vision_config": {
+            "hidden_size": 32,
+            "image_size": 32,
+            "intermediate_size": 64,
+            "layer_norm_eps": 1e-5,
+            "model_type": "siglip_vision_model",
+            "num_attention_heads": 2,
+            "num_hidden_layers": 2,
+            "patch_size": 4,
+            "vision_use_head": False,
+        },
+    },
+    items=(Item((1, 8, 8)), Item((2, 8, 8))),
+    prompts=((3, "0", 4), ("1", 2, "0", 3), (7,)),
+    axes=1,
+)
+
+CASES = (
+    QWEN2_5_VL,
+    QWEN2_VL,
+    SMOLVLM,
+    QWEN3_VL,
+    QWEN3_VL_MOE,
+    QWEN3_5,
+    QWEN3_5_MOE,
+    ERNIE_VL,
+    GEMMA3,
+)

@@ -49,6 +49,11 @@ CONVERSATIONS: dict[str, list[list[Piece]]] = {
         ["First ", ("slope", 32, 32), " and ", ("noise", 32, 32), ": what differs?"],
         [(3, 32, 32), "What moves?!"],
     ],
+    "gemma3": [
+        [("noise", 32, 32), "What is it?!"],
+        ["First ", ("slope", 32, 32), " and ", ("noise", 32, 32), ": What's it"],
+        ["What is that?"],
+    ],
     "ernie4_5_vl_moe": [
         ["Hello!"],
         [("noise", 24, 40), "What is it!"],
@@ -126,8 +131,21 @@ SMOLVLM = Words(
 )
 
 
+# What its processor writes for an image, the mark among it, is around the rows. It takes no clips.
+GEMMA = Words(
+    special=("<unk>", "<s>", "</s>", "<start_of_turn>", "<end_of_turn>"),
+    places={"<image_soft_token>": 250, "<start_of_image>": 252, "<end_of_image>": 253},
+    marks={"<start_of_image>": 250, "<no clip>": 250},
+    shown=("<start_of_image>", "<no clip>"),
+    before="<start_of_turn>user\n",
+    after="<end_of_turn>\n<start_of_turn>model\n",
+)
+
+
 def words_of(name: str) -> Words:
     """Of a golden case."""
+    if name.startswith("gemma"):
+        return GEMMA
     if is_tiled(name):
         return SMOLVLM
     return ERNIE if name.startswith("ernie") else QWEN

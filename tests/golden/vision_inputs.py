@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -12,7 +13,9 @@ def item_inputs(case: VisionCase, items: list[tuple[Item, torch.Tensor]]) -> dic
     """Of the items in a prompt, in order."""
     if case.axes == 1:
         pixels = [to_pixels(case, item, patches) for item, patches in items]
-        return {"pixel_values": torch.cat(pixels)[None]} if pixels else {}
+        if not pixels:
+            return {}
+        return {"pixel_values": torch.cat(pixels) if is_gemma(case) else torch.cat(pixels)[None]}
     out: dict[str, Any] = {}
     for video, pixels, grids in (
         (False, "pixel_values", "image_grid_thw"),
@@ -34,7 +37,8 @@ def own_rows(
 ) -> torch.Tensor:
     """What the tower gives for one item: [1 + added, rows, H]."""
     if case.axes == 1:
-        out = model.model.get_image_features(to_pixels(case, item, patches)[None])
+        pixels = to_pixels(case, item, patches)
+        out = model.model.get_image_features(pixels if is_gemma(case) else pixels[None])
         return torch.cat(list(out.pooler_output))[None]
     grid = torch.tensor([item.grid])
     if case.pairs:
@@ -47,13 +51,32 @@ def own_rows(
 
 def modalities(case: VisionCase, ids: torch.Tensor) -> dict[str, Any]:
     """Which experts tokens go to, of models that have some for text and some for vision: by the
-    token, generated ones too, as the makers and FastDeploy have it."""
+    token, generated ones too, as the makers and FastDeploy have it. And Gemma's, which see each
+    other."""
+    if is_gemma(case) and bool((ids == IMAGE_PAD).any()):
+        return {"token_type_ids": (ids == IMAGE_PAD).int()}
     return {"moe_mm_token_type_ids": (ids >= IMAGE_PAD).int()} if case.pairs else {}
 
 
+def is_gemma(case: VisionCase) -> bool:
+    return str(case.config["model_type"]).startswith("gemma")
+
+
+def merge_of(case: VisionCase) -> int:
+    """Patches a side of what becomes a row."""
+    vision = case.config["vision_config"]
+    if is_gemma(case):
+        patches: int = vision["image_size"] // vision["patch_size"]
+        return patches // math.isqrt(case.config["mm_tokens_per_image"])
+    merge: int = case.config.get("scale_factor") or vision["spatial_merge_size"]
+    return merge
+
+
 def to_pixels(case: VisionCase, item: Item, patches: torch.Tensor) -> torch.Tensor:
-    """[tiles, 3, height, width] of patches that come row by row."""
+    """[tiles, 3, height, width] of patches that come row by row, or Gemma's, square by square."""
     tiles, height, width = item.grid
     side = case.config["vision_config"]["patch_size"]
-    grid = patches.reshape(tiles, height, width, 3, side, side)
-    return grid.permute(0, 3, 1, 4, 2, 5).reshape(tiles, 3, height * side, width * side)
+    merge = merge_of(case) if is_gemma(case) else 1
+    squares = (height // merge, width // merge, merge, merge)
+    grid = patches.reshape(tiles, *squares, 3, side, side).permute(0, 5, 1, 3, 6, 2, 4, 7)
+    return grid.reshape(tiles, 3, height * side, width * side)

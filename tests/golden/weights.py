@@ -25,6 +25,7 @@ TABLE_STD = 0.3  # of what layers get of each token, which is multiplied like em
 WITH_LAYER_BEHIND = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
 WITH_NORMS_PLUS_ONE = (
     "gemma2",
+    "gemma3",
     "gemma3_text",
     "qwen3_5",
     "qwen3_5_moe",
@@ -32,7 +33,7 @@ WITH_NORMS_PLUS_ONE = (
     "qwen3_5_text",
     "qwen3_next",
 )
-APART = (".linear_attn.", ".visual.")  # whose norms have none added
+APART = (".linear_attn.", ".visual.", ".vision_tower.")  # whose norms have none added
 
 
 def fill(
@@ -218,7 +219,7 @@ def _fitted(config: Any, name: str, values: np.ndarray) -> np.ndarray:
     if config.model_type == "gemma4_text" and name.endswith(("q_norm.weight", "k_norm.weight")):
         return (values * UNSCALED_GAIN).astype(np.float32)
     if is_embedding(name):
-        multiplier = config.hidden_size**0.5 if gemma else 1.0
+        multiplier = config.get_text_config().hidden_size ** 0.5 if gemma else 1.0
         multiplier = getattr(config, "embedding_multiplier", multiplier)
         return (values / multiplier**0.5).astype(np.float32)
     return values

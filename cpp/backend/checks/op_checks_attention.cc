@@ -24,7 +24,7 @@ void check_blocks(const StepBatch& batch, const KvCache& cache, int32_t group, c
   for (const SeqSlice& seq : batch.seqs) {
     HEADRACE_CHECK(seq.blocks.has(group), group, " of ", seq.blocks.num_tables());
     const std::span<const int32_t> table = seq.blocks[group];
-    const int64_t end = static_cast<int64_t>(seq.start_pos) + seq.num_rows;
+    const int64_t end = keys_end(seq);
     HEADRACE_CHECK(static_cast<int64_t>(table.size()) * block_size >= end, end, " tokens in ",
                    table.size(), " blocks");
     for (int64_t i = first(seq) / block_size; i < ceil_div(end, block_size); ++i) {

@@ -52,8 +52,9 @@ struct AttentionSpec {
   /// p + window); 0: all of [0, p], or all. Block tables may lack the blocks behind it that
   /// PagedRows::window names.
   int32_t window = 0;
-  /// False: bidirectional. Rows see keys behind them, too, of those that their sequence has after
-  /// this step, so that what is to see each other must come in one step.
+  /// A row within SeqSlice::both_ways sees keys behind it, too. False: all rows do. They see all
+  /// keys of those that their sequence has after this step, so that what is to see each other must
+  /// come in one step.
   bool causal = true;
   /// Scores l = scale * q . k become cap * tanh(l / cap) before the mask (Gemma 2); 0: they stay.
   float soft_cap = 0.0f;
@@ -62,9 +63,11 @@ struct AttentionSpec {
   TensorView sinks = {};
 };
 
-/// Behind the last key that the row at `position` sees, of the sequence's `num_keys`.
-constexpr int32_t attention_end(const AttentionSpec& spec, int32_t position, int32_t num_keys) {
-  if (spec.causal) return position + 1;
+/// Behind the last key that the row at `position` sees, of the sequence's `num_keys`. `seen`:
+/// SightRun's.
+constexpr int32_t attention_end(const AttentionSpec& spec, int32_t position, int32_t num_keys,
+                                int32_t seen) {
+  if (spec.causal) return seen > position ? seen : position + 1;
   return spec.window > 0 && spec.window < num_keys - position ? position + spec.window : num_keys;
 }
 

@@ -18,13 +18,18 @@ class KvCache;
 
 inline constexpr int32_t kNoAdapter = -1;
 
+/// Positions [first, end) of a sequence.
+struct PositionRange {
+  int32_t first = 0, end = 0;
+};
+
 /// The scheduled tokens of one sequence: rows [first_row, first_row + num_rows) of the step,
 /// at absolute positions start_pos, start_pos + 1, ...
 struct SeqSlice {
   int32_t first_row = 0;
   int32_t num_rows = 0;   ///< >= 1; a decode has 1
   int32_t start_pos = 0;  ///< tokens of this sequence already in the KV cache
-  /// They cover at least start_pos + num_rows positions.
+  /// They cover at least keys_end() positions.
   BlockTables blocks;
   /// Adapter that all its rows use: its number among those that the decoder is given for the step,
   /// or kNoAdapter. Ops take LoraGroups.
@@ -37,7 +42,37 @@ struct SeqSlice {
   /// By ascending row, none of them the last row; slots different from each other and from
   /// state_out and state_in.
   std::span<const StateSave> saves = {};
+  /// Pictures' rows that see each other both ways: ascending, disjoint. A row at a position within
+  /// one sees the keys up to its end, too, which the cache has after this step (AttentionSpec).
+  std::span<const PositionRange> both_ways = {};
 };
+
+/// Rows of a slice, one behind the other, that see the same way.
+struct SightRun {
+  int32_t end = 0;   ///< position behind the last of them
+  int32_t seen = 0;  ///< position behind the last key that all of them see; 0: none but by the op
+};
+
+/// Those from `position` on. REQUIRES: a position of the slice.
+constexpr SightRun sight_at(const SeqSlice& slice, int32_t position) {
+  SightRun out{slice.start_pos + slice.num_rows, 0};
+  for (const PositionRange& range : slice.both_ways) {
+    if (range.end <= position) continue;
+    const bool within = range.first <= position;
+    if (within) out.seen = range.end;
+    const int32_t end = within ? range.end : range.first;
+    if (end < out.end) out.end = end;
+    break;
+  }
+  return out;
+}
+
+/// Behind the last position that a row of the slice writes or sees, of causal ops.
+constexpr int32_t keys_end(const SeqSlice& slice) {
+  const int32_t end = slice.start_pos + slice.num_rows;
+  const int32_t seen = sight_at(slice, end - 1).seen;
+  return seen > end ? seen : end;
+}
 
 /// What a row is a part of, which decides the experts that it goes to where there are two groups of
 /// them. A generated token is what its id says, like any other.

@@ -110,6 +110,7 @@ struct AttentionTask {
   int32_t first_position;
   int32_t end_position;  ///< of the keys that some row sees
   bool causal;           ///< a row sees none behind its own position; else all to the end
+  int32_t seen;          ///< if causal: all rows see the keys up to there, too
   int32_t window;        ///< 0: none
   float scale;
   float soft_cap;  ///< of scores; 0: none

@@ -270,7 +270,8 @@ void reference_attention(const StepBatch& batch, TensorView q, const AttentionSp
       const int32_t row = seq.first_row + i;
       const int32_t position = seq.start_pos + i;
       const int32_t first = spec.window > 0 ? std::max(0, position - spec.window + 1) : 0;
-      const int32_t end = attention_end(spec, position, seq.start_pos + seq.num_rows);
+      const int32_t end =
+          attention_end(spec, position, seq.start_pos + seq.num_rows, sight_at(seq, position).seen);
       for (int32_t h = 0; h < spec.num_heads; ++h) {
         const int32_t kv_head = h / (spec.num_heads / spec.num_kv_heads);
         attend(

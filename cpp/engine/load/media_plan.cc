@@ -60,6 +60,9 @@ EncoderStage::Parts plan_media(const ModelOptions& options, const ModelConfig& c
   limits.rope_axes =
       std::ranges::any_of(config.ropes, [](const RopeSpec& rope) { return !rope.axes.empty(); });
   limits.whole_at_once = !config.causal;
+  if (config.vision && config.vision->both_ways) {
+    limits.most_run = decoder.max_rows - (options.max_num_seqs - 1);
+  }
   limits.cache_bytes = options.encoder_cache_bytes;
   if (limits.cache_bytes == 0) {
     const int64_t rows = kCachedSteps * std::max(decoder.max_rows, kUnitRows);

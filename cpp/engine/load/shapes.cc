@@ -137,6 +137,18 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   return out;
 }
 
+namespace {
+
+/// That a step needs for the rows of a picture that see each other, beside other requests' decodes.
+/// 0: there are none.
+int32_t least_rows(const ModelOptions& options, const ModelConfig& config) {
+  if (!config.vision || !config.vision->both_ways) return 0;
+  const int32_t side = config.vision->position_side / config.vision->merge_size;
+  return side * side + options.max_num_seqs - 1;
+}
+
+}  // namespace
+
 void fit_to(const Backend& backend, const ModelOptions& options, const ModelConfig& config,
             DecoderOptions& decoder) {
   decoder.quantization = on_device(decoder.quantization, backend.device_info());
@@ -145,8 +157,16 @@ void fit_to(const Backend& backend, const ModelOptions& options, const ModelConf
   const int32_t length =
       options.max_model_len > 0 ? options.max_model_len : config.max_position_embeddings;
   decoder.max_rows = options.max_num_batched_tokens;
+  const int32_t least = least_rows(options, config);
+  if (decoder.max_rows > 0 && decoder.max_rows < least) {
+    throw_error(ErrorCode::kInvalidArgument, "max_num_batched_tokens is ", decoder.max_rows,
+                ", but the rows of a picture see each other, so that all ",
+                least - (options.max_num_seqs - 1), " come in one step, beside max_num_seqs (",
+                options.max_num_seqs, ") - 1 others: raise it to ", least,
+                ", or lower max_num_seqs.");
+  }
   if (decoder.max_rows > 0) return;
-  decoder.max_rows = std::max(backend.device_info().busy_rows, options.max_num_seqs);
+  decoder.max_rows = std::max({backend.device_info().busy_rows, options.max_num_seqs, least});
   // Bidirectional attention reads a text in one step.
   if (!config.causal) decoder.max_rows = std::max(decoder.max_rows, std::min(length, kMaxTextRows));
 }

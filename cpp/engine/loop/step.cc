@@ -51,6 +51,7 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   modalities_.clear();
   given_.clear();
   added_.clear();
+  both_ways_.clear();
   has_axes_ = has_vision_ = has_types_ = false;
   pooled_.clear();
   headed_.clear();
@@ -118,6 +119,7 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
   slices_.push_back({first_row, static_cast<int32_t>(token_ids_.size()) - first_row, seq.start_pos,
                      seq.tables, live.adapter == nullptr ? kNoAdapter : number_of(live.adapter)});
   put_states(seq, slices_.back());
+  if (live.media && live.media->both_ways()) put_sight(*live.media, slices_.back());
 }
 
 /// If fewer guesses are computed than planned, the state behind the last row that is computed goes
@@ -183,6 +185,17 @@ void Step::add_given(const PlannedSeq& seq, const RequestMedia& media, int32_t f
       position += count;
     }
   }
+}
+
+/// Which of a slice's rows see each other.
+void Step::put_sight(const RequestMedia& media, SeqSlice& slice) {
+  std::vector<PositionRange> ranges;
+  for (const MediaPlace& place : media.places()) {
+    const bool has_rows =
+        place.end() > slice.start_pos && place.position < slice.start_pos + slice.num_rows;
+    if (has_rows) ranges.push_back({place.position, place.end()});
+  }
+  if (!ranges.empty()) slice.both_ways = both_ways_.emplace_back(std::move(ranges));
 }
 
 /// Reads the logits of the row added last.

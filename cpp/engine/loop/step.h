@@ -137,6 +137,7 @@ class Step {
   static void put_states(const PlannedSeq& seq, SeqSlice& slice);
   void add_row(int32_t token, int32_t position, int32_t rope_len, const RequestMedia* media);
   void add_given(const PlannedSeq& seq, const RequestMedia& media, int32_t first_row);
+  void put_sight(const RequestMedia& media, SeqSlice& slice);
   TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted,
                      std::span<const SampleRow> draws = {});
   size_t num_wanted(const StepRunner& runner, size_t first) const;
@@ -165,7 +166,8 @@ class Step {
   std::vector<Modality> modalities_;                        // [T], or empty: one group of experts
   std::vector<int32_t> token_types_;                        // [T]
   std::vector<GivenRows> given_;
-  std::deque<std::vector<TensorView>> added_;  // that given_ points to
+  std::deque<std::vector<TensorView>> added_;         // that given_ points to
+  std::deque<std::vector<PositionRange>> both_ways_;  // that slices_ point to
   const int32_t first_vision_token_;
   bool has_axes_ = false, has_vision_ = false, has_types_ = false;
   std::vector<SeqSlice> slices_;

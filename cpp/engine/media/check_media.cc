@@ -54,7 +54,8 @@ struct Progress {
   int64_t rope = 0;       ///< the position that it has there
 };
 
-int64_t check_runs(size_t item, const MediaInput& input, int64_t prompt_tokens, Progress& at) {
+int64_t check_runs(size_t item, const MediaInput& input, int64_t prompt_tokens,
+                   const MediaLimits& limits, Progress& at) {
   if (input.runs.empty()) refuse_item(kBad, item, "it has no runs: say where its rows stand.");
   int64_t rows = 0;
   for (size_t i = 0; i < input.runs.size(); ++i) {
@@ -68,6 +69,13 @@ int64_t check_runs(size_t item, const MediaInput& input, int64_t prompt_tokens, 
     if (run.first_row != rows) {
       refuse_item(kBad, item, "runs[", i, "] begins with row ", run.first_row, " of the item, not ",
                   rows, ": runs have each row once, in order.");
+    }
+    if (limits.most_run > 0 && run.count > limits.most_run) {
+      refuse_item(
+          ErrorCode::kLimitExceeded, item, "runs[", i, "] has ", run.count,
+          " rows, which see each other, so that they come in one step: that has room for ",
+          limits.most_run,
+          " (max_num_batched_tokens, less max_num_seqs - 1): raise max_num_batched_tokens.");
     }
     check_grid(item, i, run);
     at.rope += run.position - at.free_from;
@@ -193,7 +201,7 @@ void check_media(std::span<const MediaInput> media, int64_t prompt_tokens, int64
   Progress at;
   for (size_t i = 0; i < media.size(); ++i) {
     const MediaInput& item = media[i];
-    const int64_t rows = check_runs(i, item, prompt_tokens, at);
+    const int64_t rows = check_runs(i, item, prompt_tokens, limits, at);
     const bool has_pixels = item.pixels.data != nullptr;
     if (has_pixels == (item.embeddings.values != nullptr)) {
       refuse_item(kBad, i,

@@ -21,6 +21,9 @@ struct MediaLimits {
   size_t cache_bytes = 0;      ///< of the encoder cache
   size_t most_scratch = 0;     ///< that a run of the tower may take
   bool whole_at_once = false;  ///< all items of a request must be there at once
+  /// 0: a row of an item sees none behind it. Else the rows of a run see each other, and come in
+  /// one step: so many at most.
+  int32_t most_run = 0;
 };
 
 /// Rows that are encoded, or given, as one unit: about so many, as far as the grids divide so.

@@ -135,7 +135,8 @@ size_t RequestItem::unit_of(int32_t row) const {
   return static_cast<size_t>(behind - units.begin()) - 1;
 }
 
-RequestMedia::RequestMedia(std::vector<MediaInput> media, const MediaLimits& limits) {
+RequestMedia::RequestMedia(std::vector<MediaInput> media, const MediaLimits& limits)
+    : both_ways_(limits.most_run > 0) {
   if (limits.rope_axes) rope_ = RopeLayout(media);
   auto identity = std::make_shared<std::vector<MediaItem>>();
   size_t all_bytes = 0;
@@ -147,7 +148,15 @@ RequestMedia::RequestMedia(std::vector<MediaInput> media, const MediaLimits& lim
       identity->push_back({digest_run(item.digest, run), run.position, run.position + run.count});
     }
     (media[i].video ? video_rows_ : image_rows_) += item.rows;
-    for (const MediaUnit& unit : item.units) all_bytes += unit_bytes(item, unit, limits);
+    size_t bytes = 0;
+    for (const MediaUnit& unit : item.units) bytes += unit_bytes(item, unit, limits);
+    if (both_ways_ && bytes > limits.cache_bytes) {
+      refuse_item(
+          ErrorCode::kLimitExceeded, i, "it takes ", bytes,
+          " bytes, more than encoder_cache_bytes ", limits.cache_bytes,
+          ", and its rows see each other, so that all of them are needed at once: raise it.");
+    }
+    all_bytes += bytes;
     if (limits.whole_at_once && all_bytes > limits.cache_bytes) {
       refuse_item(ErrorCode::kLimitExceeded, i, "with those before it, it takes ", all_bytes,
                   " bytes, more than encoder_cache_bytes ", limits.cache_bytes,

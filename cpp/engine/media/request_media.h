@@ -57,6 +57,8 @@ class RequestMedia {
   /// Behind the last row.
   int32_t end() const noexcept { return places_.back().end(); }
   const RopeLayout& rope() const noexcept { return rope_; }
+  /// A place's rows see each other, and come in one step.
+  bool both_ways() const noexcept { return both_ways_; }
   /// For CacheIdentity: a run each.
   const MediaItems& identity() const noexcept { return identity_; }
   int32_t image_rows() const noexcept { return image_rows_; }
@@ -78,6 +80,7 @@ class RequestMedia {
   std::vector<MediaPlace> places_;  ///< by position
   RopeLayout rope_;
   MediaItems identity_;
+  bool both_ways_ = false;
   int32_t image_rows_ = 0, video_rows_ = 0;
   std::vector<Pin> pins_;
 };

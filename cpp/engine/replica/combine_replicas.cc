@@ -49,6 +49,7 @@ void keep_common(const MediaLimits& other, MediaLimits& limits) {
   if (limits.refusal.empty()) limits.refusal = other.refusal;
   limits.cache_bytes = std::min(limits.cache_bytes, other.cache_bytes);
   limits.most_scratch = std::min(limits.most_scratch, other.most_scratch);
+  limits.most_run = std::min(limits.most_run, other.most_run);
 }
 
 }  // namespace

@@ -209,6 +209,7 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
     out.media = std::make_unique<RequestMedia>(std::move(options.media), limits.media);
     out.state->note_media(out.media->image_rows(), out.media->video_rows());
     spec.identity.media = out.media->identity();
+    spec.whole_items = out.media->both_ways();
     spec.ready_until = out.media->places().front().position;
   }
   if (lora != nullptr) spec.identity.sequence.adapter = lora->identity;

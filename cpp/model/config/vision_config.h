@@ -28,7 +28,7 @@ struct VisionConfig {
   bool gated_mlp = false;                     ///< silu(gate) * up, as in the decoder
   bool rms_norm = false;                      ///< else layer norm, with bias
   float norm_eps = 1e-6f;
-  float out_norm_eps = 1e-6f;  ///< of the RMS norm behind a resampler
+  float out_norm_eps = 1e-6f;  ///< of the RMS norm behind a resampler or a mean
   bool rope = false;           ///< rotates queries and keys by height and width
   /// Side of an attention window, in squares of merge_size. 0: every row sees its whole grid over
   /// time in every block; else in `full_blocks` alone.
@@ -41,6 +41,8 @@ struct VisionConfig {
   /// Blocks behind whose rows a merger of its own gives rows that are added behind the decoder's
   /// first layers; [i] is that of merger i.
   std::vector<int32_t> deepstack_blocks;
+  /// A picture's rows see each other both ways in the decoder's attention.
+  bool both_ways = false;
 };
 
 }  // namespace headrace

@@ -46,6 +46,7 @@ struct VisionFamily {
   std::vector<const char*> text_prefixes;    ///< before the decoder's tensors; the usual first
   std::vector<const char*> prefixes;         ///< before the tower's, likewise
   std::vector<std::string_view> text_types;  ///< model_type that text_config may have
+  std::vector<const char*> heads = {"lm_head.weight"};  ///< names that the head may have
   /// Whether tie_word_embeddings also counts within text_config.
   bool nested_tie = false;
   MropeDefaults mrope;
@@ -142,6 +143,7 @@ const Family& idefics3_family();
 const Family& qwen3_vl_family();
 const Family& qwen3_vl_moe_family();
 const Family& qwen3_5_family();
+const Family& gemma3_family();
 const Family& qwen3_5_moe_family();
 const Family& ernie4_5_moe_vl_family();
 const Family& ernie4_5_vl_moe_family();

@@ -28,6 +28,7 @@ std::span<const Family* const> all_families() {
       &ernie4_5_vl_moe_family(),
       &gemma2_family(),
       &gemma3_text_family(),
+      &gemma3_family(),
       &gemma4_text_family(),
       &deepseek_v2_family(),
       &deepseek_v3_family(),

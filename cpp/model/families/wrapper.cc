@@ -6,15 +6,6 @@ namespace headrace {
 
 std::span<const Wrapper> all_wrappers() {
   static const std::vector<Wrapper> kWrappers{
-      {.model_type = "gemma3",
-       .architectures = {"Gemma3ForConditionalGeneration"},
-       .text_types = {"gemma3_text"},
-       .prefixes = {"language_model.model.", "model.language_model."},
-       .heads = {"language_model.lm_head.weight", "lm_head.weight"},
-       .ignored = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                   "model.multi_modal_projector."},
-       .harmless_keys = {"vision_config", "boi_token_index", "eoi_token_index", "image_token_index",
-                         "image_token_id", "boi_token_id", "eoi_token_id", "mm_tokens_per_image"}},
       {.model_type = "gemma4",
        .architectures = {"Gemma4ForConditionalGeneration"},
        .text_types = {"gemma4_text"},

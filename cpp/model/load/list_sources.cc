@@ -112,6 +112,15 @@ TensorNaming detect_decoder(const Family& family, const ModelConfig& config,
   throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", names, ".");
 }
 
+/// Of several the last that is there; the first where none is.
+std::string detect_head(const Checkpoint& checkpoint, const std::vector<const char*>& names) {
+  std::string out = names.front();
+  for (const char* name : names) {
+    if (has_weight(checkpoint, name)) out = name;
+  }
+  return out;
+}
+
 }  // namespace
 
 TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
@@ -119,10 +128,7 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
   HEADRACE_CHECK(family != nullptr, config.model_type);
   if (const Wrapper* wrapper = find_wrapper(config.wrapper)) {
     TensorNaming out = detect_decoder(*family, config, checkpoint, wrapper->prefixes);
-    out.head = wrapper->heads.front();
-    for (const char* head : wrapper->heads) {
-      if (has_weight(checkpoint, head)) out.head = head;
-    }
+    out.head = detect_head(checkpoint, wrapper->heads);
     return out;
   }
   const VisionFamily* vision = family->vision;
@@ -132,6 +138,7 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
     return detect_decoder(*family, config, checkpoint, prefixes);
   }
   TensorNaming out = detect_decoder(*family, config, checkpoint, vision->text_prefixes);
+  out.head = detect_head(checkpoint, vision->heads);
   const auto first = [&](const char* prefix) {
     out.vision = prefix;
     return vision->list(config, out).patches.matrix.parts.front().name;
@@ -220,6 +227,7 @@ TensorNaming likely_naming(const ModelConfig& config) {
   if (family == nullptr || family->vision == nullptr) return out;
   if (out.layout == CheckpointLayout::kTorch) out.prefix = family->vision->text_prefixes.front();
   out.vision = family->vision->prefixes.front();
+  out.head = family->vision->heads.front();
   return out;
 }
 

@@ -20,11 +20,13 @@ struct VisionBlockSources {
   LinearSource up, down;     ///< of a gated MLP: gate and up
 };
 
-/// Makes one row of the patches of a square: norm, up, GELU, down; or down alone.
+/// Makes one row of the patches of a square: norm, up, GELU, down; or down alone; or of their mean
+/// where `averages`: RMS norm, down.
 struct MergerSources {
   NormSource norm;           ///< [W], or [m W] where `joins_first`; empty: none
   bool joins_first = false;  ///< the norm is of joined rows, not of each
   LinearSource up, down;     ///< [m W, m W], [H, m W]; up may be empty
+  bool averages = false;     ///< norm [W], down [H, W], no up
 };
 
 /// Rows joined to one: up, GELU, down, norm.

@@ -285,12 +285,12 @@ void VitRun::merge(size_t index, const Tile& tile) {
     normalize(model_.weights.last_norm, x, normed);
     x = normed;
   }
-  if (!merger.norm.empty()) {
+  if (!merger.norm.empty() && !merger.averages) {
     normalize(merger.norm, merger.joins_first ? joined(x, unit) : x,
               merger.joins_first ? joined(normed, unit) : normed);
     x = normed;
   }
-  x = joined(x, unit);
+  x = merger.averages ? normalized_mean(merger, joined(x, unit)) : joined(x, unit);
   if (merger.up.weight) {
     const TensorView wide = scratch_.joined.first_rows(rows);
     backend.linear(x, *merger.up.weight, merger.up.bias.view, wide);
@@ -317,6 +317,22 @@ void VitRun::merge(size_t index, const Tile& tile) {
       merged,
       std::span(order_.outputs).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)),
       out);
+}
+
+/// Of m rows side by side, whose place the sum takes: the norm of the mean is that of the sum, with
+/// an epsilon m^2 times as large. Halves are added, and halves of these, so that roundings are few.
+TensorView VitRun::normalized_mean(const VitMerger& merger, const TensorView& x) {
+  const int64_t width = model_.config.width, unit = x.cols() / width;
+  for (int64_t left = unit; left > 1;) {
+    const int64_t half = left / 2;
+    left -= half;
+    model_.backend.add(x.columns(left * width, half * width), x.columns(0, half * width));
+  }
+  const TensorView out = scratch_.delta.first_rows(x.rows());
+  const auto squared = static_cast<float>(unit * unit);
+  model_.backend.rms_norm(x.columns(0, width), merger.norm.weight.view,
+                          model_.config.out_norm_eps * squared, out);
+  return out;
 }
 
 /// In the place of the rows that are joined.

@@ -79,6 +79,7 @@ class VitRun final : public TowerRun {
   void add_rows(const VitBlock& block, const Tile& tile);
   void run_mlp(const VitBlock& block, const TensorView& normed, const Tile& tile);
   void merge(size_t index, const Tile& tile);
+  TensorView normalized_mean(const VitMerger& merger, const TensorView& x);
   void join_squares(const Tile& tile);
   void join_grids(const Tile& tile);
   void join(const VitJoin& join, const TensorView& x, const TensorView& out);

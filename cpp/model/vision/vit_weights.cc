@@ -64,7 +64,8 @@ VitWeights load_vit(const VisionSources& sources, WeightReader& weights) {
     out.mergers.push_back({.norm = reader.norm(merger.norm),
                            .joins_first = merger.joins_first,
                            .up = reader.linear(merger.up),
-                           .down = reader.linear(merger.down)});
+                           .down = reader.linear(merger.down),
+                           .averages = merger.averages});
   }
   if (sources.resampler) {
     out.resampler.emplace(VitResampler{.square = reader.join(sources.resampler->square),

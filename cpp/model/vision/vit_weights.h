@@ -19,6 +19,7 @@ struct VitMerger {
   DeviceNorm norm;
   bool joins_first = false;
   Linear up, down;
+  bool averages = false;
 };
 
 struct VitJoin {

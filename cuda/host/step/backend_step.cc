@@ -24,7 +24,7 @@ bool is_decode(const StepBatch& batch) {
 int64_t longest_table(const StepBatch& batch, int32_t block_size) {
   int64_t blocks = 1;
   for (const SeqSlice& seq : batch.seqs) {
-    blocks = std::max(blocks, ceil_div<int64_t>(int64_t{seq.start_pos} + seq.num_rows, block_size));
+    blocks = std::max(blocks, ceil_div<int64_t>(keys_end(seq), block_size));
   }
   return blocks;
 }
@@ -127,7 +127,7 @@ void CudaBackend::queue_tables(int32_t group) {
   for (const SeqSlice& seq : step_.batch.seqs) {
     HEADRACE_CHECK(seq.blocks.has(group), group, " of ", seq.blocks.num_tables());
     const std::span<const int32_t> blocks = seq.blocks[group];
-    const int64_t end = int64_t{seq.start_pos} + seq.num_rows;
+    const int64_t end = keys_end(seq);
     const auto used = static_cast<size_t>(ceil_div<int64_t>(end, size));
     HEADRACE_CHECK(seq.start_pos >= 0 && used <= blocks.size(), end, " tokens in ", blocks.size(),
                    " blocks of ", size);

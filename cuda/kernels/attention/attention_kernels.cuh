@@ -130,7 +130,7 @@ struct KeyRange {
 /// Keys that the row at `position` of an item sees.
 __device__ inline KeyRange row_keys(const AttentionItem& item, const AttentionShape& shape,
                                     int32_t position) {
-  return {first_key(position, shape.window), end_key(position, item.num_keys, shape)};
+  return {first_key(position, shape.window), end_key(item, position, shape)};
 }
 
 /// Keys that some row of an item sees.

@@ -8,31 +8,46 @@ namespace {
 
 int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
+/// All rows from row `row` of the slice on that see the same way, over all keys from the first on
+/// that the first of them sees.
+AttentionItem item_at(const SeqSlice& seq, int32_t sequence, int32_t row,
+                      const AttentionShape& shape) {
+  const int32_t position = seq.start_pos + row;
+  const SightRun sight = sight_at(seq, position);
+  AttentionItem out{sequence, seq.first_row + row, sight.end - position, position,
+                    seq.start_pos + seq.num_rows};
+  out.first_split = first_key(position, shape.window) / kSplitKeys;
+  out.seen = sight.seen;
+  return out;
+}
+
 void add_long(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
               AttentionPlan* plan) {
   const int32_t rows = shape.long_rows / shape.part_heads();
-  const int32_t num_keys = seq.start_pos + seq.num_rows;
-  for (int32_t r = 0; r < seq.num_rows; r += rows) {
-    const int32_t count = std::min(rows, seq.num_rows - r), position = seq.start_pos + r;
-    const int32_t end = end_key(position + count - 1, num_keys, shape);
-    plan->long_items.push_back({sequence, seq.first_row + r, count, position, num_keys,
-                                first_key(position, shape.window) / kSplitKeys,
-                                divide_up(end, kSplitKeys), -1});
+  for (int32_t r = 0; r < seq.num_rows;) {
+    AttentionItem item = item_at(seq, sequence, r, shape);
+    item.num_rows = std::min(rows, item.num_rows);
+    item.end_split = divide_up(end_key(item, item.position + item.num_rows - 1, shape), kSplitKeys);
+    plan->long_items.push_back(item);
+    r += item.num_rows;
   }
 }
 
-/// Whether its partial results fit.
+/// Whether its rows see the same way, and its partial results fit. Kernels of short items take
+/// what is ahead of an item's rows for what earlier steps wrote, so that it has all of a step's.
 bool add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
                int64_t max_partials, AttentionPlan* plan) {
-  const int32_t first = first_key(seq.start_pos, shape.window) / kSplitKeys;
-  const int32_t num_keys = seq.start_pos + seq.num_rows;
-  const int32_t last = seq.start_pos + seq.num_rows - 1;
-  const int32_t end = divide_up(end_key(last, num_keys, shape), kSplitKeys);
+  AttentionItem item = item_at(seq, sequence, 0, shape);
+  if (item.num_rows < seq.num_rows) return false;
+  const int32_t first = item.first_split, last = item.position + item.num_rows - 1;
+  const int32_t end = divide_up(end_key(item, last, shape), kSplitKeys);
   const bool alone = end - first == 1;
   if (!alone && int64_t{plan->num_partials} + end - first > max_partials) return false;
   for (int32_t split = first; split < end; ++split) {
-    plan->short_items.push_back({sequence, seq.first_row, seq.num_rows, seq.start_pos, num_keys,
-                                 split, split + 1, alone ? -1 : plan->num_partials++});
+    item.first_split = split;
+    item.end_split = split + 1;
+    item.partial = alone ? -1 : plan->num_partials++;
+    plan->short_items.push_back(item);
   }
   return true;
 }

@@ -39,6 +39,7 @@ struct AttentionItem {
   // Long: its group in the list, whose pieces follow each other head by head.
   int32_t ahead = 0;        ///< items of the group ahead of this one
   int32_t group_items = 1;  ///< 1: all heads of an item follow each other
+  int32_t seen = 0;         ///< SightRun's of its rows
 };
 
 struct AttentionShape {
@@ -69,17 +70,18 @@ constexpr int32_t first_key(int32_t position, int32_t window) {
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-/// Behind the last key that the row at `position` sees, of the sequence's `num_keys`.
-constexpr int32_t end_key(int32_t position, int32_t num_keys, const AttentionShape& shape) {
-  if (shape.causal) return position + 1;
-  return shape.window > 0 && shape.window < num_keys - position ? position + shape.window
-                                                                : num_keys;
+/// Behind the last key that an item's row at `position` sees.
+constexpr int32_t end_key(const AttentionItem& item, int32_t position,
+                          const AttentionShape& shape) {
+  if (shape.causal) return item.seen > position ? item.seen : position + 1;
+  return shape.window > 0 && shape.window < item.num_keys - position ? position + shape.window
+                                                                     : item.num_keys;
 }
 
 /// Tiles of keys that a long item's rows see.
 constexpr int32_t tiles_of_item(const AttentionItem& item, const AttentionShape& shape) {
   const int32_t last = item.position + item.num_rows - 1;
-  return (end_key(last, item.num_keys, shape) + kTileKeys - 1) / kTileKeys -
+  return (end_key(item, last, shape) + kTileKeys - 1) / kTileKeys -
          first_key(item.position, shape.window) / kTileKeys;
 }
 
@@ -111,9 +113,10 @@ struct AttentionBalance {
 AttentionBalance attention_balance(std::span<const AttentionItem> long_items,
                                    const AttentionShape& shape);
 
-/// Fills `plan`, reusing its memory. Few rows over many keys become short pieces as long as there
-/// are at most `max_partials` partial results, and long ones behind that: the same bits, but less
-/// work at once. Long pieces come in the order that takes the shortest time by attention_balance().
+/// Fills `plan`, reusing its memory. Few rows over many keys, if they all see the same way, become
+/// short pieces as long as there are at most `max_partials` partial results, and long ones behind
+/// that: the same bits, but less work at once. Long pieces come in the order that takes the
+/// shortest time by attention_balance().
 void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
                     int64_t max_partials, AttentionPlan* plan);
 

@@ -23,6 +23,7 @@ class Family:
     image_shown, video_shown: what is written for an item where a template takes texts alone; {n}
         counts the items of its kind.
     splits_tokens: whether text and images go to experts of their own, by the ids of tokens.
+    takes_clips: else `video` and what is written for clips count for nothing.
     video_time: what a clip's rows are given of its time: "index" (positions count grids),
         "seconds" (positions grow with time), "text" (each grid follows its time, as text).
     """
@@ -39,6 +40,12 @@ class Family:
     video_shown: str
     video_time: str = "index"
     splits_tokens: bool = False
+    takes_clips: bool = True
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """All that templates write for items."""
+        return (self.image_mark, self.video_mark) if self.takes_clips else (self.image_mark,)
 
 
 _QWEN_IMAGE = Settings(14, 2, 2, min_pixels=3136, max_pixels=12845056)
@@ -59,6 +66,8 @@ _QWEN_TEXTS: dict[str, Any] = {
     "image_shown": "<|vision_start|><|image_pad|><|vision_end|>",
     "video_shown": "<|vision_start|><|video_pad|><|vision_end|>",
 }
+
+_GEMMA_IMAGE = Settings(14, 4, 1, mean=HALVES, std=HALVES, resample=2, square=896)
 
 FAMILIES = (
     Family("qwen2_vl", ("qwen2_vl",), _QWEN_IMAGE, _QWEN_VIDEO, **_QWEN_TEXTS),
@@ -150,6 +159,19 @@ FAMILIES = (
         image_shown="<image>",
         video_shown="<video>",
         video_time="text",
+    ),
+    Family(
+        "gemma3",
+        ("gemma3",),
+        _GEMMA_IMAGE,
+        _GEMMA_IMAGE,
+        image_mark="<start_of_image>",
+        video_mark="",
+        image_pad="<image_soft_token>",
+        video_pad="",
+        image_shown="<start_of_image>",
+        video_shown="",
+        takes_clips=False,
     ),
 )
 

@@ -15,6 +15,7 @@ from headrace.media.stamps import number_in_words
 
 _AROUND = "<fake_token_around_image>"
 _GLOBAL = "<global-img>"
+_BEFORE_SQUARE, _BEHIND_SQUARE = "\n\n<start_of_image>", "<end_of_image>\n\n"
 MAX_POSITION = (1 << 31) - 1
 
 
@@ -65,13 +66,11 @@ def lay_out(
     Raises MediaError unless there are as many marks as items of each modality.
     """
     family = model.family
-    pattern = f"({re.escape(family.image_mark)})|({re.escape(family.video_mark)})"
-    marks = list(re.finditer(pattern, text))
+    marks = list(re.finditer("|".join(map(re.escape, family.marks)), text))
     given = {"image": list(images), "video": list(videos)}
-    for modality, group in (("image", 1), ("video", 2)):
-        found = sum(mark.group(group) is not None for mark in marks)
+    for modality, wanted in (("image", family.image_mark), ("video", family.video_mark)):
+        found = sum(mark.group() == wanted for mark in marks)
         if found != len(given[modality]):
-            wanted = family.image_mark if modality == "image" else family.video_mark
             raise MediaError(
                 f"the prompt has {found} places for items of the kind {modality}, and "
                 f"{len(given[modality])} were given: there must be one {wanted} for each"
@@ -81,19 +80,25 @@ def lay_out(
     end = 0
     for mark in marks:
         pieces.append(text[end : mark.start()])
-        modality = "image" if mark.group(1) is not None else "video"
+        modality = "image" if mark.group() == family.image_mark else "video"
         pieces += item_pieces(next(queues[modality]), model)
         end = mark.end()
     pieces.append(text[end:])
     return _joined(pieces)
 
 
-def item_pieces(item: MediaItem, model: ModelSettings) -> list[str | Rows]:
-    """What takes the place of an item's mark."""
+def item_pieces(
+    item: MediaItem, model: ModelSettings, rows_alone: bool = False
+) -> list[str | Rows]:
+    """What takes the place of an item's mark; or, with `rows_alone`, of the tokens of its rows,
+    where what is around them stands there already."""
     family = model.family
     pad = family.video_pad if item.modality == "video" else family.image_pad
     if family.name == "smolvlm":
         return _tiled(item, pad)
+    if family.name == "gemma3":
+        rows = Rows(item, pad, 0, item.rows, None)
+        return [rows] if rows_alone else [_BEFORE_SQUARE, rows, _BEHIND_SQUARE]
     if item.modality == "video" and family.video_time == "text":
         return _timed(item, pad)
     return [Rows(item, pad, 0, item.rows, item.llm_grid, time_steps(item, model))]

@@ -7,6 +7,7 @@ isn't a size). config.json has the tower's patch sizes, which must agree.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ def read_model_settings(folder: str | os.PathLike[str]) -> ModelSettings:
     vision = _object(config.get("vision_config"))
     if family.image.tile:
         image, video = _tile_sizes(image, config, vision), _tile_sizes(video, config, vision)
+    if family.image.square:
+        image = video = _square_sizes(image, config, vision)
     _check_tower(image, vision)
     _check_tower(video, vision)
     try:
@@ -106,6 +109,18 @@ def _tile_sizes(base: Settings, config: Mapping[str, Any], vision: Mapping[str, 
                 "tile": _count(vision.get("image_size", base.tile)),
             },
         )
+    except (TypeError, ValueError) as error:
+        raise MediaError(f"config.json: {error}") from None
+
+
+def _square_sizes(base: Settings, config: Mapping[str, Any], vision: Mapping[str, Any]) -> Settings:
+    """An image has mm_tokens_per_image rows, each of a square of patches (Gemma 3)."""
+    try:
+        patch = _side(vision.get("patch_size", 16))
+        square = _count(vision.get("image_size", 224))
+        rows = _count(config.get("mm_tokens_per_image", 256))
+        merge = max(square // patch // math.isqrt(rows), 1)
+        return merged(base, {"patch_size": patch, "merge_size": merge, "square": square})
     except (TypeError, ValueError) as error:
         raise MediaError(f"config.json: {error}") from None
 
@@ -178,6 +193,8 @@ def _three(value: Any) -> tuple[float, ...]:
 def _size(value: Any, base: Settings) -> dict[str, Any]:
     """{"shortest_edge", "longest_edge"}: numbers of pixels, but for tiled images."""
     edges = _object(value)
+    if base.square:
+        return {}
     if base.tile:
         return {"longest_edge": _count(edges.get("longest_edge"))}
     values = {}
@@ -217,8 +234,8 @@ def _plain(field: str, read: Callable[[Any], Any]) -> Callable[[Any, Settings], 
     return lambda value, base: {field: read(value)}
 
 
-def _untiled(field: str, read: Callable[[Any], Any]) -> Callable[[Any, Settings], dict[str, Any]]:
-    return lambda value, base: {} if base.tile else {field: read(value)}
+def _free(field: str, read: Callable[[Any], Any]) -> Callable[[Any, Settings], dict[str, Any]]:
+    return lambda value, base: {} if base.is_fixed else {field: read(value)}
 
 
 _READERS: dict[str, Callable[[Any, Settings], dict[str, Any]]] = {
@@ -230,14 +247,15 @@ _READERS: dict[str, Callable[[Any, Settings], dict[str, Any]]] = {
     "do_rescale": _plain("do_rescale", _flag),
     "do_normalize": _plain("do_normalize", _flag),
     "do_center_crop": lambda value, base: _refuse_cropping(value),
-    "patch_size": _untiled("patch_size", _side),
-    "merge_size": _untiled("merge_size", _count),
+    "do_pan_and_scan": lambda value, base: _refuse_cropping(value),
+    "patch_size": _free("patch_size", _side),
+    "merge_size": _free("merge_size", _count),
     # ERNIE's files give its clips 2 here, which is what merges frames behind the tower.
     "temporal_patch_size": lambda value, base: (
         {} if base.tile or base.temporal_patch_size == 1 else {"temporal_patch_size": _side(value)}
     ),
-    "min_pixels": _untiled("min_pixels", _count),
-    "max_pixels": _untiled("max_pixels", _count),
+    "min_pixels": _free("min_pixels", _count),
+    "max_pixels": _free("max_pixels", _count),
     "size": _size,
     "do_image_splitting": lambda value, base: (
         {"do_split": _flag(value)} if base.tile and base.sampling is None else {}

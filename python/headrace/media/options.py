@@ -56,12 +56,15 @@ def with_options(base: Settings, modality: str, options: Mapping[str, Any] | Non
     for name, value in options.items():
         if name in _FIXED:
             _check_fixed(name, value, base, modality)
+        elif name == "do_pan_and_scan":
+            if _read(name, value, "flag"):
+                raise ValueError("do_pan_and_scan: images are taken whole here; leave it out")
         elif name == "size":
             for field, given in _read_size(value).items():
                 if modality == "image":
                     _put(values, field, given, name)
         elif name not in _NAMES:
-            known = ", ".join(sorted([*_NAMES, *_FIXED, "size"]))
+            known = ", ".join(sorted([*_NAMES, *_FIXED, "do_pan_and_scan", "size"]))
             raise ValueError(f"mm_processor_kwargs has no {quoted(name)}: it has {known}")
         else:
             modalities, field, kind = _NAMES[name]
@@ -90,8 +93,9 @@ def _put(values: dict[str, Any], field: str, value: Any, name: str) -> None:
 
 def _applicable(values: dict[str, Any], base: Settings) -> dict[str, Any]:
     rule = base.sampling
-    if base.tile and ("min_pixels" in values or "max_pixels" in values):
-        raise ValueError("this model's images are tiled: min_pixels and max_pixels don't apply")
+    if base.is_fixed and ("min_pixels" in values or "max_pixels" in values):
+        what = "are tiled" if base.tile else f"become {base.square} x {base.square} pixels"
+        raise ValueError(f"this model's images {what}: min_pixels and max_pixels don't apply")
     if "do_split" in values and not base.tile:
         raise ValueError("do_image_splitting: this model's images are not tiled")
     if "draw_on_frames" in values and (rule is None or rule.rule != "ernie"):

@@ -105,6 +105,8 @@ class MediaProcessor:
         fps: of frames given as such: how many belong to a second (default: the rate that the model
             samples with).
         """
+        if not self._model.family.takes_clips:
+            raise MediaError(f"{name}: this model takes no clips, only images")
         if fps is not None and not (isinstance(fps, (int, float)) and 0.001 <= fps <= 1000):
             raise ValueError(f"fps must lie in [0.001, 1000], got {quoted(fps)}")
         return self._item("video", source, uuid, options, name, fps)
@@ -183,7 +185,9 @@ class MediaProcessor:
             tiles, shape = tiles_of(picture, settings)
             return self._finish("image", settings, tiles, uuid, tiles=shape)
         height, width = picture.height, picture.width
-        if settings.do_resize:
+        if settings.do_resize and settings.square:
+            height = width = settings.square
+        elif settings.do_resize:
             height, width = image_size(height, width, settings.bounds())
         self._check_size(settings, height, width, 1)
         return self._finish(
@@ -275,6 +279,11 @@ class MediaProcessor:
 
     def _check_size(self, settings: Settings, height: int, width: int, frames: int) -> None:
         """Before anything is resized."""
+        if settings.square and (height, width) != (settings.square, settings.square):
+            raise MediaError(
+                f"it has {width} x {height} pixels and do_resize is off: this model takes "
+                f"{settings.square} x {settings.square}"
+            )
         factor = settings.patch_size * settings.merge_size
         if height % factor or width % factor:
             raise MediaError(

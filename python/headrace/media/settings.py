@@ -31,6 +31,7 @@ class Settings:
     cap_pixels: bound a clip's tokens as well, by `cap_tokens` (a frame's where bounds_whole_clip).
     sampling: of a clip's frames; None for images.
     tile: side of the squares that an image is split into; 0: none. longest_edge: before that.
+    square: side of the square that every image becomes; 0: its sides are kept alike.
     """
 
     patch_size: int
@@ -55,6 +56,7 @@ class Settings:
     longest_edge: int = 0
     do_split: bool = False
     tile_merge: int = 1
+    square: int = 0
 
     def __post_init__(self) -> None:
         if not _LEAST <= self.rescale_factor <= _MOST:
@@ -74,6 +76,13 @@ class Settings:
                 f"a tile of {self.tile} pixels: at most 4096, and a multiple of "
                 f"{self.patch_size * self.tile_merge} is needed"
             )
+        if self.square and (
+            self.square > 4096 or self.square % (self.patch_size * self.merge_size)
+        ):
+            raise ValueError(
+                f"a square of {self.square} pixels: at most 4096, and a multiple of "
+                f"{self.patch_size * self.merge_size} is needed"
+            )
         if self.do_normalize and not all(
             abs(mean) <= _MOST and _LEAST <= std <= _MOST
             for mean, std in zip(self.mean, self.std, strict=True)
@@ -81,6 +90,11 @@ class Settings:
             raise ValueError(
                 f"mean {self.mean} and std {self.std} must lie in [-1e6, 1e6] and [1e-6, 1e6]"
             )
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its sizes follow from config.json alone."""
+        return self.tile > 0 or self.square > 0
 
     def bounds(self) -> Bounds:
         return Bounds(self.patch_size * self.merge_size, self.min_pixels, self.max_pixels)

@@ -158,12 +158,18 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
   std::vector<const LoraAdapter*> adapters;
   std::vector<Modality> modalities;
   std::vector<int32_t> token_types;
+  std::vector<PositionRange> pictures(chunks.size());
   for (const Chunk& chunk : chunks) {
     modalities.insert(modalities.end(), chunk.modalities.begin(), chunk.modalities.end());
     Sequence& sequence = sequences_[static_cast<size_t>(chunk.sequence)];
     const auto count = static_cast<int32_t>(chunk.tokens.size());
     slices.push_back({static_cast<int32_t>(ids.size()), count, sequence.length, sequence.blocks,
                       number_of(chunk.lora, adapters)});
+    if (chunk.both_ways) {
+      PositionRange& picture = pictures[slices.size() - 1];
+      picture = {sequence.length, sequence.length + count};
+      slices.back().both_ways = {&picture, 1};
+    }
     if (cache_->num_state_slots() > 0) {
       slices.back().state_in = sequence.length == 0 ? kZeroState : chunk.sequence;
       slices.back().state_out = chunk.sequence;

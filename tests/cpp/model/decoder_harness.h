@@ -27,6 +27,7 @@ struct Chunk {
   std::vector<int32_t> rope_positions{};  ///< [3][tokens], or empty: of all chunks or none
   std::vector<Modality> modalities{};     ///< likewise
   int32_t second_text_at = 0;             ///< tokens from there on have type 1; 0: none
+  bool both_ways = false;                 ///< a picture's rows, which see each other
 };
 
 struct HarnessOptions {

@@ -54,6 +54,7 @@ SeqSpec Scenario::random_spec(const Options& options) {
     if (options.ahead) spec.ahead_from = spec.ready_until + static_cast<int32_t>(below(4));
   }
   if (options.media) spec.identity.media = random_media(static_cast<int32_t>(spec.prompt.size()));
+  spec.whole_items = options.whole_items && scheduler_.fits_item(kLongestItem);
   return spec;
 }
 
@@ -62,9 +63,10 @@ SeqSpec Scenario::random_spec(const Options& options) {
 MediaItems Scenario::random_media(int32_t prompt_len) {
   if (once_in(2)) return nullptr;
   std::vector<MediaItem> items;
-  for (int32_t first = 1; first + 3 <= prompt_len; first += 7) {
+  for (int32_t first = 1; first + kLongestItem <= prompt_len; first += 7) {
     const uint64_t digest = below(3);
-    if (digest > 0) items.push_back({{0, 0, 0, digest}, first, first + 3});
+    const int32_t rows = digest == 1 ? kLongestItem : 3;
+    if (digest > 0) items.push_back({{0, 0, 0, digest}, first, first + rows});
   }
   return std::make_shared<const std::vector<MediaItem>>(std::move(items));
 }
@@ -331,7 +333,8 @@ void Scenario::make_ready() {
 /// Whether it runs, and rests.
 bool Scenario::is_held_up(SeqId id) const {
   const std::optional<int32_t> next = scheduler_.next_position(id);
-  return next && (jobs_.at(id).postponed || *next >= jobs_.at(id).ready);
+  return next &&
+         (jobs_.at(id).postponed || least_end(jobs_.at(id).spec, *next) > jobs_.at(id).ready);
 }
 
 void Scenario::wish_drafts(const Options& options) {

@@ -15,6 +15,12 @@
 
 namespace headrace::fake {
 
+/// Rows of an item.
+inline constexpr int32_t kLongestItem = 5;
+
+/// Behind the fewest rows from `position` on that a step can have.
+int32_t least_end(const SeqSpec& spec, int32_t position);
+
 class Scenario {
  public:
   Scenario(const SchedulerConfig& config, uint64_t seed);
@@ -29,11 +35,12 @@ class Scenario {
     bool deadlines = true;
     bool abandoned_steps = true;
     bool priorities = true;
-    bool drafts = false;     ///< sequences wish for guesses, some of which are right
-    bool media = false;      ///< some prompts have items
-    bool rests = false;      ///< rows of some prompts are not ready at first
-    bool postponed = false;  ///< some tokens can't be had in time
-    bool ahead = false;      ///< plans are made before the step before is committed, where possible
+    bool drafts = false;       ///< sequences wish for guesses, some of which are right
+    bool media = false;        ///< some prompts have items
+    bool whole_items = false;  ///< whose rows see each other, where a step has room for them
+    bool rests = false;        ///< rows of some prompts are not ready at first
+    bool postponed = false;    ///< some tokens can't be had in time
+    bool ahead = false;  ///< plans are made before the step before is committed, where possible
     /// arm(n) lets the n-th allocation from then on fail; arm(-1) none. Empty: none ever.
     std::function<void(int64_t)> arm;
   };
@@ -46,6 +53,9 @@ class Scenario {
   uint64_t ahead() const { return ahead_; }              ///< plans made ahead
   uint64_t given_up() const { return given_up_; }
   uint64_t postponed() const { return postponed_; }
+  uint64_t whole_items() const {
+    return whole_items_;
+  }  ///< rows that their sight has kept together
   uint64_t rests() const { return rests_; }  ///< plans without rows of the most senior
   uint64_t tokens_generated() const { return tokens_generated_; }
   uint64_t continued() const { return continued_; }    ///< prefixes with a snapshot
@@ -154,7 +164,7 @@ class Scenario {
   uint64_t interrupted_ = 0;
   uint64_t guessed_ = 0;
   uint64_t lost_caches_ = 0;
-  uint64_t ahead_ = 0, given_up_ = 0, rests_ = 0, postponed_ = 0;
+  uint64_t ahead_ = 0, given_up_ = 0, rests_ = 0, postponed_ = 0, whole_items_ = 0;
 };
 
 }  // namespace headrace::fake

@@ -24,6 +24,24 @@ void Scenario::check_expired(const StepPlan& plan) {
   }
 }
 
+namespace {
+
+/// The item that has a row at `position` and whose rows come together; null: none.
+const MediaItem* whole_item_at(const SeqSpec& spec, int32_t position) {
+  if (!spec.whole_items || spec.identity.media == nullptr) return nullptr;
+  const auto found = std::ranges::find_if(*spec.identity.media, [&](const MediaItem& item) {
+    return item.first <= position && position < item.last;
+  });
+  return found == spec.identity.media->end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+int32_t least_end(const SeqSpec& spec, int32_t position) {
+  const MediaItem* const item = whole_item_at(spec, position);
+  return item == nullptr ? position + 1 : item->last;
+}
+
 /// Blocks that the next rows of the decodes, and of the most senior that runs, need.
 int32_t Scenario::lacking_blocks() const {
   const Job* first = nullptr;
@@ -31,12 +49,14 @@ int32_t Scenario::lacking_blocks() const {
     const bool is_senior = first == nullptr || job.spec.priority < first->spec.priority;
     if (job.running && is_senior) first = &job;
   }
-  return num_groups() * static_cast<int32_t>(std::ranges::count_if(jobs_, [&](const auto& entry) {
-           const Job& job = entry.second;
-           const bool decodes = job.computed + 1 == static_cast<int32_t>(job.tokens.size());
-           return job.running && (decodes || &job == first) &&
-                  job.computed == job.num_columns * config_.block_size;
-         }));
+  int32_t columns = 0;
+  for (const auto& [id, job] : jobs_) {
+    const bool decodes = job.computed + 1 == static_cast<int32_t>(job.tokens.size());
+    if (!job.running || (!decodes && &job != first)) continue;
+    const int32_t size = config_.block_size, end = least_end(job.spec, job.computed);
+    columns += std::max(0, (end + size - 1) / size - job.num_columns);
+  }
+  return num_groups() * columns;
 }
 
 /// `lacking`: blocks that were needed before the plan beyond those that were free.
@@ -134,9 +154,14 @@ void Scenario::check_sequence(const PlannedSeq& seq) {
   ASSERT_GE(seq.num_tokens, 1);
   ASSERT_LE(seq.num_tokens, job.remaining());
   ASSERT_LE(seq.start_pos + seq.num_tokens, job.ready) << "rows that are not ready";
+  const int32_t least = least_end(job.spec, seq.start_pos) - seq.start_pos;
   if (config_.max_prefill_chunk > 0) {
-    ASSERT_LE(seq.num_tokens, config_.max_prefill_chunk);
+    ASSERT_LE(seq.num_tokens, std::max(config_.max_prefill_chunk, least));
   }
+  whole_items_ += static_cast<uint64_t>(least - 1);
+  const int32_t end = seq.start_pos + seq.num_tokens;
+  ASSERT_TRUE(whole_item_at(job.spec, end) == nullptr || whole_item_at(job.spec, end)->first == end)
+      << "an item is cut";
   ASSERT_EQ(seq.samples, job.spec.max_tokens > 0 && seq.num_tokens == job.remaining());
   ASSERT_EQ(seq.num_prompt_tokens, static_cast<int32_t>(job.spec.prompt.size()));
   check_tokens(seq);

@@ -39,7 +39,7 @@ SchedulerConfig random_config(uint64_t seed) {
 struct Reached {
   uint64_t tokens = 0, hits = 0, host_hits = 0, moved = 0, lost_caches = 0, given_back = 0;
   uint64_t preemptions = 0, interrupted = 0, guessed = 0, ahead = 0, given_up = 0;
-  uint64_t rests = 0, postponed = 0;
+  uint64_t rests = 0, postponed = 0, whole_items = 0;
   uint64_t continued = 0, saved = 0, written = 0, evicted = 0, restored = 0;
 
   void add(const Scenario& scenario) {
@@ -57,6 +57,7 @@ struct Reached {
     given_up += scenario.given_up();
     rests += scenario.rests();
     postponed += scenario.postponed();
+    whole_items += scenario.whole_items();
     continued += scenario.continued();
     saved += scenario.saved();
     written += stats.snapshots_written;
@@ -188,6 +189,28 @@ TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
   if (HasFailure()) return;
   EXPECT_GT(reached.tokens, scaled(5000));
   EXPECT_GT(reached.hits, scaled(1000));
+}
+
+/// Windows, too, may be shorter than an item.
+TEST(SchedulerProperty, RowsThatSeeEachOtherComeInOneStep) {
+  const Reached reached = run_scenarios(scaled(6000), [](uint64_t seed, SchedulerConfig& config) {
+    if (seed % 3 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
+    if (seed % 5 < 2) {
+      config.windows = random_windows(seed);
+      config.num_blocks *= static_cast<int32_t>(config.windows.size());
+    }
+    Options options = mixed_options(seed);
+    options.media = options.whole_items = true;
+    return options;
+  });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.tokens, scaled(20000));
+  EXPECT_GT(reached.whole_items, scaled(10000));
+  EXPECT_GT(reached.hits, scaled(4000));
+  EXPECT_GT(reached.preemptions, scaled(200));
+  EXPECT_GT(reached.interrupted, scaled(50));
+  EXPECT_GT(reached.rests, scaled(100));
+  EXPECT_GT(reached.ahead, scaled(1000));
 }
 
 TEST(SchedulerProperty, RowsThatAreNotReadyChangeNothingButWhenTheyAreComputed) {

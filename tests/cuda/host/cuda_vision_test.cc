@@ -197,11 +197,12 @@ TEST(CudaGivenRows, AModelWithoutATowerTakesEmbeddings) {
 
 std::string name_of(const ::testing::TestParamInfo<std::string>& test) { return test.param; }
 
-// One of each family: windows, rows added behind layers, a tower of one size, experts.
+// One of each family: windows, rows added behind layers, a tower of one size, experts, pictures
+// that see themselves.
 INSTANTIATE_TEST_SUITE_P(Families, CudaVision,
                          ::testing::Values("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "smolvlm",
                                            "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "ernie4_5_vl",
-                                           "ernie4_5_vl_moe"),
+                                           "ernie4_5_vl_moe", "gemma3"),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaVision,  // a minute in the emulation
                          ::testing::ValuesIn(vision_golden_names()), name_of);

@@ -49,6 +49,7 @@ inline std::vector<std::string> kernel_isas() {
 struct Slice {
   int32_t sequence;
   int32_t rows;
+  std::vector<PositionRange> both_ways = {};  ///< SeqSlice's
 };
 
 class AttentionHarness {
@@ -78,6 +79,11 @@ class AttentionHarness {
     return parity::Random(seed).uniforms(width(), -shape_.value_scale, shape_.value_scale);
   }
 
+  /// The sequence's next slice begins there; what is behind stays in the cache.
+  void go_back(int32_t sequence, int32_t position) {
+    lengths_[static_cast<size_t>(sequence)] = position;
+  }
+
   /// Replaces what row_of gives.
   void set_row(int32_t sequence, int32_t position, std::vector<float> row) {
     special_rows_[{sequence, position}] = std::move(row);
@@ -92,6 +98,7 @@ class AttentionHarness {
       int32_t& length = lengths_[static_cast<size_t>(slice.sequence)];
       seqs.push_back({static_cast<int32_t>(positions.size()), slice.rows, length,
                       tables_[static_cast<size_t>(slice.sequence)]});
+      seqs.back().both_ways = slice.both_ways;
       for (int32_t i = 0; i < slice.rows; ++i, ++length) {
         const auto special = special_rows_.find({slice.sequence, length});
         const std::vector<float> row =

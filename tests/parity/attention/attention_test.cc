@@ -75,6 +75,33 @@ TEST(Attention, WindowsLookBothWays) {
   }
 }
 
+/// A chunk of text and pictures, shorter and longer than a window of 40, from the middle of a text;
+/// a picture that begins a text; a decode; each of the first one's rows, with keys behind it.
+std::vector<Slice> picture_slices() {
+  return {{0, 300, {{90, 100}, {110, 150}, {160, 390}}}, {1, 40, {{0, 33}}}, {2, 1}};
+}
+
+TEST(Attention, PicturesSeeThemselves) {
+  const auto reference = backend_of("reference");
+  for (const DType dtype : kDtypes) {
+    for (const int32_t window : {0, 40}) {
+      const AttentionShape shape{6, 2, 48, 32, window, dtype};
+      const auto run = [&](Backend& backend) {
+        AttentionHarness harness(backend, shape, 3, 800, 5);
+        harness.step({{0, 100}, {2, 700}}, /*attend=*/false);
+        return harness.step(picture_slices());
+      };
+      const std::vector<float> expected = run(*reference);
+      for (const std::string& isa : kernel_isas()) {
+        const auto one = backend_of(isa, 1), three = backend_of(isa, 3);
+        const std::vector<float> out = run(*one);
+        expect_close(out, expected, tolerance(shape, 701, isa), describe(shape, isa));
+        EXPECT_TRUE(out == run(*three)) << describe(shape, isa);
+      }
+    }
+  }
+}
+
 TEST(Attention, EveryBlockSizeMeetsEveryWindow) {
   const auto reference = backend_of("reference");
   AttentionShape shape{6, 2, 48, 16, 0, DType::kBF16};
@@ -183,6 +210,36 @@ TEST_P(AttentionBits, BidirectionalRowsSeeTheWholeSequence) {
       EXPECT_TRUE(out == expected) << what;
       EXPECT_TRUE(std::equal(out.begin(), out.begin() + width, out.end() - width)) << what;
       EXPECT_FALSE(std::equal(out.begin(), out.begin() + width, out.begin() + width)) << what;
+    }
+  }
+}
+
+// A picture's row has the same bits beside its others and alone, whose keys are there already; and
+// so have the rows of the text around it in other chunks. The picture's values reach its first row.
+TEST_P(AttentionBits, PicturesSeeThemselves) {
+  for (const DType dtype : kDtypes) {
+    for (const int32_t window : {0, 40}) {
+      const AttentionShape shape{6, 2, 48, 32, window, dtype};
+      const auto width = static_cast<std::ptrdiff_t>(shape.num_heads) * shape.head_dim;
+      const std::vector<PositionRange> pictures = {{20, 120}, {130, 150}};
+      const auto backend = backend_of(GetParam(), 2);
+      AttentionHarness harness(*backend, shape, 2, 400, 3);
+      const std::vector<float> whole = harness.step({{0, 300, pictures}});
+      const auto row = [&](int32_t position) { return whole.begin() + position * width; };
+      const std::string what = describe(shape, GetParam());
+      for (const int32_t position : {20, 63, 119, 130, 149}) {
+        harness.go_back(0, position);
+        const std::vector<float> alone = harness.step({{0, 1, pictures}, {1, 1}});
+        EXPECT_TRUE(std::equal(row(position), row(position) + width, alone.begin())) << what;
+      }
+      harness.go_back(0, 60);  // a hit may end within a picture
+      const std::vector<float> rest = harness.step({{1, 3}, {0, 90, pictures}});
+      EXPECT_TRUE(std::equal(row(60), row(150), rest.begin() + 3 * width)) << what;
+      AttentionHarness causal(*backend, shape, 2, 400, 3);
+      const std::vector<float> plain = causal.step({{0, 300}});
+      EXPECT_TRUE(std::equal(row(0), row(20), plain.begin())) << what;
+      EXPECT_FALSE(std::equal(row(20), row(21), plain.begin() + 20 * width)) << what;
+      EXPECT_TRUE(std::equal(row(150), whole.cend(), plain.begin() + 150 * width)) << what;
     }
   }
 }

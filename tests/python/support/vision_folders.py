@@ -43,6 +43,15 @@ SMOLVLM = (
     "{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
+# In the form of Gemma 3's: roles of its own, lists or strings.
+GEMMA = (
+    "{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
+    "{% if c.type == 'image' %}{{ '<start_of_image>' }}"
+    "{% elif c.type == 'text' %}{{ c.text }}{% endif %}{% endfor %}{% endif %}"
+    "{{ '<end_of_turn>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
+)
 TOKENS = {
     "qwen": [
         "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
@@ -56,6 +65,10 @@ TOKENS = {
         "<|im_start|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>",
         "<global-img>", "<row_1_col_1>", "<row_1_col_2>", "<row_2_col_1>", "<row_2_col_2>",
     ],
+    "gemma": [
+        "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>",
+        "<image_soft_token>",
+    ],
 }  # fmt: skip
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen2_vl": ("qwen", QWEN, {"patch_size": 14, "spatial_merge_size": 2}),
@@ -63,7 +76,9 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen3_vl": ("qwen", QWEN, {"patch_size": 16, "spatial_merge_size": 2}),
     "ernie4_5_moe_vl": ("ernie", ERNIE, {"patch_size": 14, "spatial_merge_size": 2}),
     "smolvlm": ("smolvlm", SMOLVLM, {"patch_size": 8, "image_size": 32}),
+    "gemma3": ("gemma", GEMMA, {"patch_size": 8, "image_size": 64}),
 }
+MORE = {"smolvlm": {"scale_factor": 2}, "gemma3": {"mm_tokens_per_image": 16}}
 
 
 def vision_folder(folder: Path, model_type: str = "qwen2_vl", **tokenizer_config: Any) -> Path:
@@ -75,7 +90,7 @@ def vision_folder(folder: Path, model_type: str = "qwen2_vl", **tokenizer_config
         tokenizer.add_tokens(["<think>", "</think>"])
     tokenizer.add_special_tokens(TOKENS[kind])
     tokenizer.save(str(folder / "tokenizer.json"))
-    more = {"scale_factor": 2} if kind == "smolvlm" else {}
+    more = dict(MORE.get(model_type, {}))
     if kind == "ernie":
         more["im_patch_id"] = tokenizer.token_to_id("<|IMAGE_PLACEHOLDER|>")
     write_config(
@@ -88,6 +103,8 @@ def vision_folder(folder: Path, model_type: str = "qwen2_vl", **tokenizer_config
     )
     if kind == "smolvlm":
         sizes: dict[str, Any] = {"size": {"longest_edge": 64}}
+    elif kind == "gemma":
+        sizes = {"size": {"height": 64, "width": 64}, "do_pan_and_scan": None}
     else:
         factor = 2 * tower["patch_size"]
         sizes = {"min_pixels": factor * factor, "max_pixels": 8 * factor * factor}

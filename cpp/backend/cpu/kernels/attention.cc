@@ -26,7 +26,8 @@ int clamp_to_tile(int64_t x) {
 Visible visible_lanes(const AttentionTask& task, int row, int64_t tile_start) {
   const int64_t position = static_cast<int64_t>(task.first_position) + row / task.num_heads;
   const int64_t first = task.window > 0 ? position - task.window + 1 : 0;
-  int64_t end = task.causal ? position + 1 : task.end_position;
+  const int64_t causal_end = task.seen > position ? task.seen : position + 1;
+  int64_t end = task.causal ? causal_end : task.end_position;
   if (!task.causal && task.window > 0 && position + task.window < end) end = position + task.window;
   return {clamp_to_tile(first - tile_start), clamp_to_tile(end - tile_start)};
 }

@@ -27,6 +27,7 @@ struct Unit {
   int32_t num_heads;
   int32_t first_row;  ///< of the sequence's rows
   int32_t num_rows;
+  int32_t seen;          ///< SightRun's of its rows
   int32_t end_position;  ///< of the keys that some row sees
   int32_t first_split;
   int32_t num_splits;
@@ -79,8 +80,10 @@ class UnitCutter {
   template <class Visit>
   void for_each(const SeqSlice& seq, int32_t kv_head, const Visit& visit) const {
     for (int32_t head = 0; head < group_; head += heads_) {
-      for (int32_t row = 0; row < seq.num_rows; row += rows_) {
-        visit(unit(seq, kv_head, head, row));
+      for (int32_t row = 0; row < seq.num_rows;) {
+        const Unit next = unit(seq, kv_head, head, row);
+        visit(next);
+        row += next.num_rows;
       }
     }
   }
@@ -100,13 +103,15 @@ class UnitCutter {
     unit.first_head = kv_head * group_ + head;
     unit.num_heads = std::min(heads_, group_ - head);
     unit.first_row = row;
-    unit.num_rows = std::min(rows_, seq.num_rows - row);
     const int32_t position = seq.start_pos + row;
+    const SightRun sight = sight_at(seq, position);
+    unit.num_rows = std::min(rows_, sight.end - position);
+    unit.seen = sight.seen;
     const int32_t first_key =
         spec_.window > 0 && position >= spec_.window ? position - spec_.window + 1 : 0;
     unit.first_split = first_key / kSplitTokens;
-    unit.end_position =
-        attention_end(spec_, position + unit.num_rows - 1, seq.start_pos + seq.num_rows);
+    unit.end_position = attention_end(spec_, position + unit.num_rows - 1,
+                                      seq.start_pos + seq.num_rows, sight.seen);
     unit.num_splits = (unit.end_position - 1) / kSplitTokens + 1 - unit.first_split;
     return unit;
   }
@@ -167,6 +172,7 @@ class AttentionRun {
     task.first_position = unit.seq->start_pos + unit.first_row;
     task.end_position = unit.end_position;
     task.causal = spec_.causal;
+    task.seen = unit.seen;
     task.window = spec_.window;
     task.scale = spec_.scale;
     task.soft_cap = spec_.soft_cap;

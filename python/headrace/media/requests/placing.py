@@ -58,8 +58,8 @@ def place_in_ids(
     """The same of a prompt that is ids already.
 
     A place is the mark as its tokens, one token that stands for a row, or as many of these as the
-    item has rows. Where images and clips share that token, a prompt has one kind alone. Raises
-    MediaError.
+    item has rows; these may follow a mark that is no row. Where images and clips share that token,
+    a prompt has one kind alone. Raises MediaError.
     """
     family = model.family
     queues = [list(group) for group in _by_modality(items)]
@@ -80,7 +80,8 @@ def place_in_ids(
         for mark, pad, place in marks:
             length = _length_of_place(ids, position, mark, pad, queues[place])
             if length:
-                pieces += item_pieces(queues[place].pop(0), model)
+                is_mark = list(ids[position : position + len(mark)]) == mark
+                pieces += item_pieces(queues[place].pop(0), model, rows_alone=not is_mark)
                 position += length
                 break
         else:
@@ -103,7 +104,8 @@ def _length_of_place(
     ids: Sequence[int], position: int, mark: list[int], pad: int, queue: list[MediaItem]
 ) -> int:
     """How many ids at `position` the next item takes the place of; 0: none. Raises MediaError."""
-    if list(ids[position : position + len(mark)]) == mark:
+    behind = position + len(mark)
+    if list(ids[position:behind]) == mark and (pad in mark or pad not in ids[behind : behind + 1]):
         length = len(mark)
     elif ids[position] == pad:
         length = 1

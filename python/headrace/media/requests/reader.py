@@ -94,8 +94,7 @@ class MediaReader:
 
     def has_mark(self, text: str) -> bool:
         """Whether a text has a place for an item."""
-        family = self.settings.family
-        return family.image_mark in text or family.video_mark in text
+        return any(mark in text for mark in self.settings.family.marks)
 
     def _load(
         self, part: MediaPart, options: Mapping[str, Any] | None, name: str, budget: RowBudget

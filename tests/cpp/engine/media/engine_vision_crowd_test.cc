@@ -28,6 +28,14 @@ struct Crowd {
   const char* quantization = "";
 };
 
+/// Blocks for the tokens of one: where some layers have windows, each is a group of its own.
+int32_t num_groups(const VisionGolden& golden) {
+  const ModelConfig config = load_model_config(golden.folder);
+  return std::ranges::any_of(config.layer_window, [](int32_t w) { return w > 0; })
+             ? config.num_layers
+             : 1;
+}
+
 ModelOptions options_of(const VisionGolden& golden, const Crowd& crowd) {
   ModelOptions options;
   options.path = golden.folder.string();
@@ -39,7 +47,7 @@ ModelOptions options_of(const VisionGolden& golden, const Crowd& crowd) {
   options.max_num_seqs = 16;
   options.max_num_batched_tokens = 64;
   options.block_size = 16;
-  options.num_kv_blocks = 160;  // of 16 requests of 160 tokens
+  options.num_kv_blocks = 160 * num_groups(golden);  // of 16 requests of 160 tokens
   return options;
 }
 
@@ -95,7 +103,8 @@ TEST_P(EngineVisionCrowd, GivesWhatEachGivesAlone) {
   ModelOptions options = options_of(golden, crowd);
   options.num_threads = crowd.threads;
   options.enable_prefix_caching = crowd.prefix_caching;
-  options.num_kv_blocks = 12;  // less than a tenth, and two more than the largest may need
+  // Less than a tenth, and a few more than the largest may need.
+  options.num_kv_blocks = 12 * num_groups(golden);
   options.max_encoder_tokens = 8;
   options.encoder_cache_bytes = 40 << 10;
   options.speculative.method = crowd.guesses;
@@ -143,16 +152,15 @@ TEST_P(EngineVisionCrowd, GivesWhatEachGivesAlone) {
   EXPECT_EQ(stats.memory_bytes, before + stats.encoder_cache_bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EngineVisionCrowd,
-                         ::testing::Values(Crowd{"qwen2_5_vl"}, Crowd{"qwen3_vl", 2},
-                                           Crowd{"qwen2_vl", 2, false}, Crowd{"qwen3_5", 2},
-                                           Crowd{"qwen3_5", 1, true, "mtp"},
-                                           Crowd{"smolvlm", 1, true, "ngram"},
-                                           Crowd{"qwen2_5_vl", 2, true, "", "wint8"}),
-                         [](const auto& crowd) {
-                           return str_cat(crowd.param.model, crowd.param.quantization,
-                                          crowd.param.guesses);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, EngineVisionCrowd,
+    ::testing::Values(Crowd{"qwen2_5_vl"}, Crowd{"qwen3_vl", 2}, Crowd{"qwen2_vl", 2, false},
+                      Crowd{"qwen3_5", 2}, Crowd{"qwen3_5", 1, true, "mtp"},
+                      Crowd{"smolvlm", 1, true, "ngram"}, Crowd{"gemma3", 2},
+                      Crowd{"gemma3", 1, true, "ngram"}, Crowd{"qwen2_5_vl", 2, true, "", "wint8"}),
+    [](const auto& crowd) {
+      return str_cat(crowd.param.model, crowd.param.quantization, crowd.param.guesses);
+    });
 
 }  // namespace
 }  // namespace headrace

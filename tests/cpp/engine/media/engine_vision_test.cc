@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
+#include "cpp/engine/expect_error.h"
 #include "cpp/engine/media/vision_jobs.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
@@ -14,6 +16,8 @@
 
 namespace headrace {
 namespace {
+
+using testing::expect_error;
 
 ModelOptions options_of(const VisionGolden& golden, int32_t chunk) {
   ModelOptions options;
@@ -120,6 +124,48 @@ TEST_P(EngineVision, PixelsGiveTheBitsOfTheirRows) {
       }
     }
   }
+}
+
+// A picture of 16 rows, which come in one step beside 7 decodes.
+TEST(EngineWholePictures, NeedRoomInAStepAndInTheCache) {
+  const VisionGolden golden = load_vision_golden("gemma3");
+  const ModelConfig config = load_model_config(golden.folder);
+  ModelOptions options = options_of(golden, 0);
+  Engine engine;
+  options.max_num_batched_tokens = 22;
+  expect_error(ErrorCode::kInvalidArgument, {"max_num_batched_tokens is 22", "raise it to 23"},
+               [&] { engine.install_model("few", options); });
+  options.max_num_batched_tokens = 0;
+  engine.install_model("usual", options);
+  engine.start_model("usual");
+  EXPECT_GE(engine.model_info("usual").max_num_batched_tokens, 23);
+  options.max_num_batched_tokens = 23;
+  options.encoder_cache_bytes = 32 * 64 * sizeof(float);
+  engine.install_model("m", options);
+  engine.start_model("m");
+  const VisionGolden::Prompt& prompt = golden.prompts.front();
+  RequestOptions request = testing::golden_request(golden, prompt, config);
+  EXPECT_EQ(read_all(engine.submit("m", request)).token_ids, prompt.greedy);
+  const auto of_rows = [&](int32_t rows) {
+    RequestOptions out = request;
+    EmbeddingInput& embeddings = out.media.front().embeddings;
+    embeddings.rows = out.media.front().runs.front().count = rows;
+    embeddings.values = std::make_shared<const std::vector<float>>(
+        static_cast<size_t>(rows * config.hidden_size), 0.25f);
+    out.prompt_token_ids.assign(60, 9);
+    return out;
+  };
+  expect_error(ErrorCode::kLimitExceeded, {"media[0]", "17 rows", "room for 16"},
+               [&] { engine.submit("m", of_rows(17)); });
+  expect_error(ErrorCode::kLimitExceeded, {"media[0]", "encoder_cache_bytes 8192", "at once"}, [&] {
+    RequestOptions long_one = of_rows(48);
+    std::vector<MediaRun>& runs = long_one.media.front().runs;
+    for (const int32_t first : {0, 16, 32}) {
+      runs.push_back({4 + first, 16, first, {}, {}});
+    }
+    runs.erase(runs.begin());
+    engine.submit("m", long_one);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, EngineVision, ::testing::ValuesIn(vision_golden_names()),

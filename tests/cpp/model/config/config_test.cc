@@ -359,6 +359,7 @@ TEST(Config, SupportedTypes) {
                                                                "ernie4_5_vl_moe",
                                                                "gemma2",
                                                                "gemma3_text",
+                                                               "gemma3",
                                                                "gemma4_text",
                                                                "deepseek_v2",
                                                                "deepseek_v3",
@@ -386,7 +387,6 @@ TEST(Config, SupportedTypes) {
                                                                "roberta",
                                                                "xlm-roberta",
                                                                "modernbert",
-                                                               "gemma3",
                                                                "gemma4",
                                                                "mistral3"}));
 }

@@ -255,7 +255,7 @@ class DecoderLoad : public testing::Test {
 };
 
 TEST_F(DecoderLoad, WellFormedOnesLoad) {
-  // Those have towers besides: vision/tower_test.cc loads them. The last three are configs around a
+  // Those have towers besides: vision/tower_test.cc loads them. The last two are configs around a
   // text model's: tests/python/e2e/test_e2e_wrappers.py and golden cases.
   const std::set<std::string> others = {
       "qwen2_vl", "qwen2_5_vl",      "qwen3_vl",        "smolvlm", "qwen3_vl_moe",

@@ -115,6 +115,56 @@ TEST(VisionConfig, PublishedSmolVlm) {
   }
 }
 
+/// As published (4B), with what class defaults leave out.
+Json published_gemma3() {
+  return Json::parse(R"({"architectures":["Gemma3ForConditionalGeneration"],
+    "boi_token_index":255999,"eoi_token_index":256000,"eos_token_id":[1,106],
+    "image_token_index":262144,"initializer_range":0.02,"mm_tokens_per_image":256,
+    "model_type":"gemma3",
+    "text_config":{"hidden_size":2560,"intermediate_size":10240,"model_type":"gemma3_text",
+      "num_hidden_layers":34,"rope_scaling":{"factor":8.0,"rope_type":"linear"},
+      "sliding_window":1024},
+    "torch_dtype":"bfloat16","transformers_version":"4.50.0.dev0",
+    "vision_config":{"hidden_size":1152,"image_size":896,"intermediate_size":4304,
+      "model_type":"siglip_vision_model","num_attention_heads":16,"num_hidden_layers":27,
+      "patch_size":14,"vision_use_head":false}})");
+}
+
+TEST(VisionConfig, PublishedGemma3) {
+  const ModelConfig config = parse(published_gemma3());
+  ASSERT_TRUE(config.vision);
+  EXPECT_EQ(config.model_type, "gemma3");
+  EXPECT_EQ(config.num_heads, 8);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.layer_window[4], 1024);
+  EXPECT_EQ(config.layer_window[5], 0);
+  EXPECT_EQ(config.eos_token_ids, (std::vector<int32_t>{1, 106}));
+  ASSERT_EQ(config.ropes.size(), 2u);
+  EXPECT_TRUE(config.ropes[0].axes.empty());
+  EXPECT_TRUE(config.vision->both_ways);
+  EXPECT_EQ(config.vision->position_side, 64);
+  EXPECT_EQ(config.vision->merge_size, 4);
+  EXPECT_FALSE(config.vision->patches_by_row);
+  EXPECT_EQ(config.vision->head_dim, 72);
+  EXPECT_FLOAT_EQ(config.vision->out_norm_eps, 1e-6f);
+  Json json = published_gemma3();
+  for (const int rows : {255, 1024 * 1024, 9, 1}) {
+    json["mm_tokens_per_image"] = rows;
+    expect_refusal(json, ErrorCode::kCorruptFile, {"mm_tokens_per_image", "64 x 64"});
+  }
+  json = published_gemma3();
+  json["text_config"]["use_bidirectional_attention"] = true;
+  expect_refusal(json, ErrorCode::kUnsupported, {"use_bidirectional_attention"});
+  json = published_gemma3();
+  json["vision_config"]["image_size"] = 13;
+  expect_refusal(json, ErrorCode::kCorruptFile, {"image_size", "patch_size (14)"});
+  json = published_gemma3();
+  json["vision_config"].erase("image_size");
+  json["vision_config"].erase("patch_size");
+  json["mm_tokens_per_image"] = 49;
+  EXPECT_EQ(parse(json).vision->merge_size, 2) << "224 / 16";
+}
+
 TEST(VisionConfig, Qwen3VlTurnsInTurn) {
   Json json = config_of("qwen3_vl");
   json["text_config"]["head_dim"] = 128;

@@ -82,6 +82,7 @@ std::vector<float> read_prompt(DecoderHarness& harness, const VisionGolden::Prom
     const auto rows = static_cast<int32_t>(end - first);
     Chunk chunk = chunk_of(prompt, first, end, run, items);
     chunk.modalities = modalities_of(harness.config(), chunk.tokens);
+    chunk.both_ways = run != nullptr && harness.config().vision->both_ways;
     last = harness.step(chunk, {rows - 1}).front();
   };
   size_t at = 0;

@@ -83,7 +83,8 @@ std::string name_of(const ::testing::TestParamInfo<Run>& test) {
 
 INSTANTIATE_TEST_SUITE_P(Families, CudaRanksVision,
                          ::testing::Values(Run{"qwen2_5_vl", 2}, Run{"qwen3_vl", 2},
-                                           Run{"qwen3_5", 2}, Run{"ernie4_5_vl_moe", 2}),
+                                           Run{"qwen3_5", 2}, Run{"ernie4_5_vl_moe", 2},
+                                           Run{"gemma3", 2}),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksVision,  // a minute in the emulation
                          ::testing::ValuesIn(golden_runs()), name_of);
