@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cpp/engine/expect_error.h"
+#include "cpp/model/expect_error.h"
 #include "cuda/host/memory/device_kv_cache.h"
 #include "cuda/host/support/emulated_gpu.h"
 #include "cuda/host/support/generate.h"
@@ -268,8 +268,8 @@ TEST_F(CudaBackendTest, LatentRowsOfSizesWithoutKernelsAreRefused) {
     EXPECT_NO_THROW(backend->require(needs)) << row_dim;
   }
   needs.head_dim = 656;
-  testing::expect_error(ErrorCode::kUnsupported, {"16, 32, ..., 640, not 656", "device cpu"},
-                        [&] { backend->require(needs); });
+  expect_error(ErrorCode::kUnsupported, {"16, 32, ..., 640, not 656", "device cpu"},
+               [&] { backend->require(needs); });
 }
 
 TEST_F(CudaBackendTest, APassingErrorFailsItsStepAlone) {
