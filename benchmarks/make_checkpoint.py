@@ -5,8 +5,9 @@
 SHAPE is one of SHAPES. Weights are bfloat16 (those of untied and of vision models repeat 4 million
 numbers: 16 GB in seconds); norms are 1. The tokenizer is the shipped model's (a vision model's is
 of vision_checkpoint.py), so that the folder opens like any other: benchmarks feed token ids.
-NAME-tower has a vision model's whole tower and a decoder as small as it may be. With a small spread
-and a tied head a model repeats one token: use --spread 0.3 where tokens are compared."""
+gpt-oss has its experts in MXFP4. NAME-tower has a vision model's whole tower and a decoder as small
+as it may be. With a small spread and a tied head a model repeats one token: use --spread 0.3 where
+tokens are compared."""
 
 import argparse
 import json
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+import gpt_oss_checkpoint as gpt_oss
 import vision_checkpoint as vision
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,6 +98,7 @@ SHAPES = {
     # The vocabulary is cut as the layers are: the head has its share of a token's bytes.
     "qwen3-30b-a3b-8-layers": _QWEN3_30B | {"num_hidden_layers": 8, "vocab_size": 25344},
     "ernie-4.5-21b-a3b": _ERNIE_21B,
+    "gpt-oss-20b-8-layers": gpt_oss.CONFIG_20B | {"num_hidden_layers": 8, "vocab_size": 67072},
     "qwen2.5-vl-3b": _QWEN2_5_VL,
     "qwen2.5-vl-3b-12-layers": _QWEN2_5_VL | {"num_hidden_layers": 12},
     "qwen2.5-vl-3b-tower": _QWEN2_5_VL | _SMALL_DECODER | {"num_hidden_layers": 1},
@@ -210,6 +213,8 @@ def write_config(shape: str, folder: Path) -> Path:
         return folder
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(TOKENIZER / name, folder / name)
+    if config["model_type"] == "gpt_oss":
+        config = gpt_oss.published(config)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     return folder
 
@@ -224,6 +229,15 @@ def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path
     if stamp.exists() and json.loads(stamp.read_text()) == identity:
         return folder
     write_config(shape, folder)
+    if config["model_type"] == "gpt_oss":
+        gpt_oss.write_tensors(config, folder / "model.safetensors", spread, seed)
+    else:
+        _write_tensors(config, folder / "model.safetensors", spread, seed)
+    stamp.write_text(json.dumps(identity))
+    return folder
+
+
+def _write_tensors(config: dict[str, Any], path: Path, spread: float, seed: int) -> None:
     shapes = _all_shapes(config)
     header, offset = {}, 0
     for name, dims in shapes.items():
@@ -236,15 +250,13 @@ def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path
     fresh = config["tie_word_embeddings"] and "vision_config" not in config
     pool = None if fresh else to_bfloat16(_values(rng, "", (POOL, 1), spread))
     used = 0
-    with (folder / "model.safetensors").open("wb") as file:
+    with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name, dims in shapes.items():
             if pool is None or len(dims) == 1:
                 file.write(to_bfloat16(_values(rng, name, dims, spread)).tobytes())
             else:
                 used = _write_pooled(file, pool, used, int(np.prod(dims)))
-    stamp.write_text(json.dumps(identity))
-    return folder
 
 
 def _all_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -13,6 +13,7 @@ import vision_checkpoint
 
 # Bytes of a weight with its share of a scale of 2 bytes: Headrace's own groups, of 64 and 32.
 LINEAR_BYTES = {"bf16": 2.0, "int8": 1 + 2 / 64, "int4": 0.5 + 2 / 32}
+MXFP4_BYTES = 0.5 + 1 / 32
 HEAD_BYTES = {"bf16": 2.0, "int8": 1 + 2 / 64, "int4": 1 + 2 / 64}
 
 
@@ -42,8 +43,9 @@ def weight_bytes(config: dict, weights: str, rows: int = 1) -> float:
     linear = common.matmul_parameters(config) - head
     more = 0.0
     if "num_experts" in config:
-        met = common.experts_met(config, rows) - config["num_experts_per_tok"]
-        more = met * common.expert_parameters(config) * LINEAR_BYTES[weights]
+        top, one = config["num_experts_per_tok"], common.expert_parameters(config)
+        kept = MXFP4_BYTES if config["model_type"] == "gpt_oss" else LINEAR_BYTES[weights]
+        more = (common.experts_met(config, rows) * kept - top * LINEAR_BYTES[weights]) * one
         router = config["num_experts"] * config["hidden_size"] * config["num_hidden_layers"]
         more += router * (4 - LINEAR_BYTES[weights])
     return linear * LINEAR_BYTES[weights] + head * HEAD_BYTES[weights] + more

@@ -1,6 +1,8 @@
 """Writes a checkpoint of make_checkpoint.py as a GGUF file; needs the `gguf` package.
 
-python gguf_file.py FOLDER FILE bf16|int8|int4    (BF16, Q8_0, Q4_0; the head Q8_0 with int4)"""
+python gguf_file.py FOLDER FILE bf16|int8|int4    (BF16, Q8_0, Q4_0; the head Q8_0 with int4)
+
+Of gpt-oss all as it is: MXFP4 and BF16."""
 
 import json
 import re
@@ -9,6 +11,7 @@ import sys
 from pathlib import Path
 
 import gguf
+import gguf_gpt_oss
 import numpy as np
 
 KINDS = {
@@ -42,6 +45,7 @@ ARCHITECTURES = {
     "qwen2": "qwen2",
     "qwen3_moe": "qwen3moe",
     "qwen3_5_text": "qwen35",
+    "gpt_oss": "gpt-oss",
     "llama": "llama",
     "ernie4_5": "ernie4_5",
 }
@@ -121,10 +125,12 @@ def describe(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_rope_dimension_count(int(config["head_dim"] * partial))
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    if "num_experts" in config:
-        writer.add_expert_count(config["num_experts"])
+    experts = config.get("num_experts", config.get("num_local_experts", 0))
+    if experts:
+        width = config.get("moe_intermediate_size", config["intermediate_size"])
+        writer.add_expert_count(experts)
         writer.add_expert_used_count(config["num_experts_per_tok"])
-        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        writer.add_expert_feed_forward_length(width)
     if "linear_num_value_heads" in config:
         describe_states(writer, config)
     writer.add_vocab_size(config["vocab_size"])
@@ -137,20 +143,31 @@ def describe(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_eos_token_id(config["eos_token_id"])
 
 
+def as_kinds(file: Path, config: dict, architecture: str, weights: str):
+    """Name, contents as GGUF stores them, and kind of each tensor."""
+    for name, numbers in tensors(file, config.get("num_experts", 0), architecture):
+        kind = KINDS[weights]
+        if numbers.ndim == 1 or "gate_inp" in name or "conv1d" in name:
+            kind = gguf.GGMLQuantizationType.F32
+        elif weights == "int4" and name in ("token_embd.weight", "output.weight"):
+            kind = KINDS["int8"]
+        yield name, gguf.quants.quantize(numbers, kind), kind
+
+
 def main() -> None:
     folder, file, weights = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     config = json.loads((folder / "config.json").read_text())
     architecture = ARCHITECTURES[config["model_type"]]
     writer = gguf.GGUFWriter(file, architecture)
     describe(writer, config)
-    experts = config.get("num_experts", 0)
-    for name, numbers in tensors(folder / "model.safetensors", experts, architecture):
-        kind = KINDS[weights]
-        if numbers.ndim == 1 or "gate_inp" in name or "conv1d" in name:
-            kind = gguf.GGMLQuantizationType.F32
-        elif weights == "int4" and name in ("token_embd.weight", "output.weight"):
-            kind = KINDS["int8"]
-        writer.add_tensor(name, gguf.quants.quantize(numbers, kind), raw_dtype=kind)
+    source = folder / "model.safetensors"
+    if architecture == "gpt-oss":
+        gguf_gpt_oss.describe(writer, config)
+        stored = gguf_gpt_oss.tensors(source)
+    else:
+        stored = as_kinds(source, config, architecture, weights)
+    for name, contents, kind in stored:
+        writer.add_tensor(name, contents, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks/compare"
 OWN = (
-    "compare", "common", "floors", "setup", "make_checkpoint", "vision_checkpoint", "worker",
+    "compare", "common", "floors", "setup", "make_checkpoint", "vision_checkpoint",
+    "gpt_oss_checkpoint", "worker",
 )  # fmt: skip
 ENGINES = ("engine_headrace", "engine_llama_cpp", "engine_transformers")
 
@@ -165,6 +167,28 @@ def test_shapes_with_states_are_the_published_ones() -> None:
     assert common.kv_bytes_per_token(config) == 6 * 2 * 2 * 256 * 2  # 6 of 24 layers
     assert common.state_bytes(config) == 18 * 4 * (16 * 128 * 128 + 3 * 6144)
     assert common.state_bytes(make.SHAPES["qwen3-0.6b"]) == 0
+
+
+def test_gpt_oss_is_the_published_one(tmp_path: Path) -> None:
+    gpt_oss, floors = (importlib.import_module(name) for name in ("gpt_oss_checkpoint", "floors"))
+    config = gpt_oss.CONFIG_20B
+    numbers = {
+        name: math.prod(shape) * (2 if kind == "U8" else 1)
+        for name, (kind, shape) in gpt_oss.stored(config).items()
+        if not name.endswith("_scales")
+    }
+    assert sum(numbers.values()) == 20_914_757_184
+    # A token meets 4 of a layer's 32 experts, of 4.25 bits a number.
+    experts = 24 * 3 * 2880 * 2880
+    rest = 24 * (2 * 2880 * 64 * (64 + 8) * 2 + 2880 * 32 * 4) + 2 * 201088 * 2880
+    assert floors.weight_bytes(config, "bf16") == experts * 4 * 17 / 32 + rest
+    small = config | {"num_hidden_layers": 1, "vocab_size": 64, "hidden_size": 32}
+    file = tmp_path / "model.safetensors"
+    gpt_oss.write_tensors(small | {"moe_intermediate_size": 32}, file, 0.02, 0)
+    size = struct.unpack("<Q", file.read_bytes()[:8])[0]
+    entries = json.loads(file.read_bytes()[8 : 8 + size])
+    assert file.stat().st_size == 8 + size + max(e["data_offsets"][1] for e in entries.values())
+    assert gpt_oss.published(small)["layer_types"] == ["sliding_attention"]
 
 
 def test_operations_of_a_tower() -> None:
