@@ -38,12 +38,14 @@ TEST_P(Elementwise, ScalesAndMultipliesBySigmoids) {
   for (const DType dtype : kDTypes) {
     for (const int64_t cols : {1, 7, 64, 520}) {
       const auto x = random_.uniforms(dtype, 3 * cols);
-      const DeviceMatrix scaled(dtype, 3, cols, x, 8), opened(dtype, 3, cols, x);
-      scale({dtype, scaled.matrix(), 0.22f}, nullptr);
+      const DeviceMatrix scaled(dtype, 3, cols, x, 8), apart(dtype, 3, cols);
+      scale({dtype, scaled.matrix(), 0.22f, apart.matrix()}, nullptr);
+      scale({dtype, scaled.matrix(), 0.22f, scaled.matrix()}, nullptr);
       const auto at = [&](int64_t i, int64_t j) { return x[static_cast<size_t>(i * cols + j)]; };
       for (int64_t i = 0; i < 3; ++i) {
         for (int64_t j = 0; j < cols; ++j) {
           ASSERT_EQ(scaled.at(i, j), round_to_dtype(dtype, at(i, j) * 0.22f));
+          ASSERT_EQ(apart.at(i, j), scaled.at(i, j));
         }
       }
       // The gate: columns of wider rows, aligned or not. Roundoffs as on the CPU.

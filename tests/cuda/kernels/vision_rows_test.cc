@@ -115,6 +115,10 @@ TEST_P(VisionRows, ActivationsMatchTheReference) {
         activate({dtype, kind, in.matrix()}, nullptr);
         const auto got = in.values();
         for (size_t i = 0; i < x.size(); ++i) {
+          if (std::isinf(round_to_dtype(dtype, want[i]))) {  // float16's end
+            ASSERT_EQ(got[i], round_to_dtype(dtype, want[i]));
+            continue;
+          }
           const double size = std::abs(double{x[i]}), result = std::abs(double{want[i]});
           const double bound = kind == Activation::kGeluErf ? 10 * size : 2.0 * size + 8.0 * result;
           const double tiny = dtype == DType::kF16 ? 0x1p-25 : 1e-35;
