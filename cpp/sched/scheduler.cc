@@ -38,6 +38,10 @@ const SchedulerConfig& checked(const SchedulerConfig& config) {
   HEADRACE_CHECK(config.max_num_batched_tokens >= config.max_num_seqs,
                  config.max_num_batched_tokens);
   HEADRACE_CHECK(config.max_prefill_chunk >= 0, config.max_prefill_chunk);
+  HEADRACE_CHECK(
+      config.most_item_rows >= 0 &&
+          config.most_item_rows <= config.max_num_batched_tokens - (config.max_num_seqs - 1),
+      config.most_item_rows);
   HEADRACE_CHECK(config.block_size > 0 && config.num_blocks > 0, config.num_blocks, " x ",
                  config.block_size);
   HEADRACE_CHECK(config.num_host_blocks >= 0, config.num_host_blocks);
@@ -59,7 +63,8 @@ const SchedulerConfig& checked(const SchedulerConfig& config) {
 KvGroups kv_groups(const SchedulerConfig& config) {
   const int32_t chunk = config.max_prefill_chunk;
   const int32_t rows = config.max_num_batched_tokens;
-  return {config.block_size, config.windows, chunk > 0 ? std::min(chunk, rows) : rows};
+  const int32_t most = chunk > 0 ? std::min(chunk, rows) : rows;
+  return {config.block_size, config.windows, std::max(most, config.most_item_rows)};
 }
 
 Scheduler::Scheduler(const SchedulerConfig& config)
@@ -80,10 +85,7 @@ bool Scheduler::fits_step(int64_t prompt_tokens) const {
          (config.max_prefill_chunk == 0 || prompt_tokens <= config.max_prefill_chunk);
 }
 
-bool Scheduler::fits_item(int64_t rows) const {
-  const SchedulerConfig& config = impl_->config;
-  return rows <= config.max_num_batched_tokens - (config.max_num_seqs - 1);  // other decodes'
-}
+bool Scheduler::fits_item(int64_t rows) const { return rows <= impl_->config.most_item_rows; }
 
 SeqId Scheduler::add(SeqSpec spec) {
   const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());

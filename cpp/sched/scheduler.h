@@ -31,7 +31,12 @@ inline constexpr int32_t kNeverAhead = std::numeric_limits<int32_t>::max();
 struct SchedulerConfig {
   int32_t max_num_seqs = 64;             ///< sequences that hold blocks, and so sequences in a step
   int32_t max_num_batched_tokens = 512;  ///< rows in a step; >= max_num_seqs
-  int32_t max_prefill_chunk = 0;  ///< rows of one prompt per step; 0 = only the budget bounds them
+  /// Rows of one prompt per step; 0: only the budget bounds them. An item of whole_items may have
+  /// more.
+  int32_t max_prefill_chunk = 0;
+  /// Of an item of SeqSpec::whole_items, which shares a step with a row of each other sequence: at
+  /// most max_num_batched_tokens - (max_num_seqs - 1).
+  int32_t most_item_rows = 0;
   int32_t max_model_len = 0;
   int32_t block_size = 64;
   int32_t num_blocks = 0;

@@ -82,6 +82,7 @@ SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shap
   out.max_num_seqs = options.max_num_seqs;
   out.max_num_batched_tokens = shapes.decoder.max_rows;
   out.max_prefill_chunk = options.max_prefill_chunk;
+  if (shapes.whole_pictures) out.most_item_rows = most_item_rows(options, shapes.decoder);
   out.max_model_len = plan.max_model_len;
   out.block_size = options.block_size;
   out.num_blocks = plan.num_kv_blocks;

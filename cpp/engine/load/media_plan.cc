@@ -61,7 +61,7 @@ EncoderStage::Parts plan_media(const ModelOptions& options, const ModelConfig& c
       std::ranges::any_of(config.ropes, [](const RopeSpec& rope) { return !rope.axes.empty(); });
   limits.whole_at_once = !config.causal;
   if (config.vision && config.vision->both_ways) {
-    limits.most_run = decoder.max_rows - (options.max_num_seqs - 1);
+    limits.most_run = most_item_rows(options, decoder);
   }
   limits.cache_bytes = options.encoder_cache_bytes;
   if (limits.cache_bytes == 0) {

@@ -133,6 +133,7 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   const CacheLayout layout = rank_layout(out.cache, config, {});
   out.windows = group_windows(layout);
   out.has_states = layout.has_states();
+  out.whole_pictures = config.vision && config.vision->both_ways;
   out.snapshot_interval = choose_interval(options, layout);
   return out;
 }
@@ -148,6 +149,10 @@ int32_t least_rows(const ModelOptions& options, const ModelConfig& config) {
 }
 
 }  // namespace
+
+int32_t most_item_rows(const ModelOptions& options, const DecoderOptions& decoder) {
+  return decoder.max_rows - (options.max_num_seqs - 1);
+}
 
 void fit_to(const Backend& backend, const ModelOptions& options, const ModelConfig& config,
             DecoderOptions& decoder) {

@@ -20,6 +20,7 @@ struct Shapes {
   std::vector<int32_t> windows;   ///< KvGroups::windows
   bool has_states = false;        ///< some layer keeps a state
   int32_t snapshot_interval = 0;  ///< SchedulerConfig's; 0 without states
+  bool whole_pictures = false;    ///< a picture's rows see each other (VisionConfig::both_ways)
 };
 
 /// The draft model of speculative decoding, about to be loaded.
@@ -29,6 +30,9 @@ struct Draft {
   std::unique_ptr<PackedFile> packed;
   Shapes shapes;
 };
+
+/// Of a picture whose rows see each other, beside a row of each other sequence.
+int32_t most_item_rows(const ModelOptions& options, const DecoderOptions& decoder);
 
 /// Rows of a request that an MTP block may leave unread: those of a step, and a text's that is read
 /// for nothing.

@@ -53,19 +53,22 @@ SeqSpec Scenario::random_spec(const Options& options) {
     spec.ready_until = static_cast<int32_t>(below(spec.prompt.size()));
     if (options.ahead) spec.ahead_from = spec.ready_until + static_cast<int32_t>(below(4));
   }
-  if (options.media) spec.identity.media = random_media(static_cast<int32_t>(spec.prompt.size()));
-  spec.whole_items = options.whole_items && scheduler_.fits_item(kLongestItem);
+  if (options.media) {
+    const auto length = static_cast<int32_t>(spec.prompt.size());
+    spec.identity.media = random_media(length, options.longest_item);
+  }
+  spec.whole_items = options.whole_items && scheduler_.fits_item(options.longest_item);
   return spec;
 }
 
 /// None for most; else items in a few places, so that some prompts agree in all of them, and others
 /// in the first.
-MediaItems Scenario::random_media(int32_t prompt_len) {
+MediaItems Scenario::random_media(int32_t prompt_len, int32_t longest) {
   if (once_in(2)) return nullptr;
   std::vector<MediaItem> items;
-  for (int32_t first = 1; first + kLongestItem <= prompt_len; first += 7) {
+  for (int32_t first = 1; first + longest <= prompt_len; first += longest + 2) {
     const uint64_t digest = below(3);
-    const int32_t rows = digest == 1 ? kLongestItem : 3;
+    const int32_t rows = digest == 1 ? longest : 3;
     if (digest > 0) items.push_back({{0, 0, 0, digest}, first, first + rows});
   }
   return std::make_shared<const std::vector<MediaItem>>(std::move(items));
@@ -317,14 +320,16 @@ std::vector<std::vector<int32_t>> Scenario::compute() {
   return sampled;
 }
 
-/// Some rows more of some, as the engine encodes them; of the most senior that runs always some.
+/// Some rows more of some, as the engine encodes them; of the most senior that runs always all that
+/// its next step needs.
 void Scenario::make_ready() {
   const Job* const first = most_senior();
   for (auto& [id, job] : jobs_) {
     const std::optional<int32_t> next = scheduler_.next_position(id);
     if (!next) job.ready = job.spec.ready_until;
     if (!next || job.ready == kAlwaysReady || (&job != first && !once_in(3))) continue;
-    job.ready = *next + 1 + static_cast<int32_t>(below(10));
+    const int32_t least = &job == first ? least_end(job.spec, *next) : *next + 1;
+    job.ready = least + static_cast<int32_t>(below(10));
     if (std::cmp_greater_equal(job.ready, job.spec.prompt.size())) job.ready = kAlwaysReady;
     scheduler_.set_ready(id, job.ready);
   }

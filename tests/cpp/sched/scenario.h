@@ -16,7 +16,6 @@
 namespace headrace::fake {
 
 /// Rows of an item.
-inline constexpr int32_t kLongestItem = 5;
 
 /// Behind the fewest rows from `position` on that a step can have.
 int32_t least_end(const SeqSpec& spec, int32_t position);
@@ -38,9 +37,10 @@ class Scenario {
     bool drafts = false;       ///< sequences wish for guesses, some of which are right
     bool media = false;        ///< some prompts have items
     bool whole_items = false;  ///< whose rows see each other, where a step has room for them
-    bool rests = false;        ///< rows of some prompts are not ready at first
-    bool postponed = false;    ///< some tokens can't be had in time
-    bool ahead = false;  ///< plans are made before the step before is committed, where possible
+    int32_t longest_item = 5;
+    bool rests = false;      ///< rows of some prompts are not ready at first
+    bool postponed = false;  ///< some tokens can't be had in time
+    bool ahead = false;      ///< plans are made before the step before is committed, where possible
     /// arm(n) lets the n-th allocation from then on fail; arm(-1) none. Empty: none ever.
     std::function<void(int64_t)> arm;
   };
@@ -98,7 +98,7 @@ class Scenario {
   uint64_t below(uint64_t n) { return random_() % n; }
   bool once_in(uint64_t n) { return below(n) == 0; }
   SeqSpec random_spec(const Options& options);
-  MediaItems random_media(int32_t prompt_len);
+  MediaItems random_media(int32_t prompt_len, int32_t longest);
   RopeLen rope_len() const;
   void add_request(const Options& options);
   void cancel_random();

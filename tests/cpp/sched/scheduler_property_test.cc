@@ -201,6 +201,9 @@ TEST(SchedulerProperty, RowsThatSeeEachOtherComeInOneStep) {
     }
     Options options = mixed_options(seed);
     options.media = options.whole_items = true;
+    if (seed % 4 == 1) options.longest_item = 18;
+    config.most_item_rows =
+        std::min(options.longest_item, config.max_num_batched_tokens - (config.max_num_seqs - 1));
     return options;
   });
   if (HasFailure()) return;
