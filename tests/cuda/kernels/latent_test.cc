@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/check.h"
 #include "cuda/kernels/experts/grouped_linear.h"
 #include "cuda/kernels/linear/linear.h"
 #include "cuda/kernels/rows/latent_write.h"
