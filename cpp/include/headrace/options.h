@@ -144,8 +144,8 @@ struct ModelOptions {
   double swap_space = 0.0;
   /// New requests wait for their blocks under each of them.
   OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;
-  /// Prompts longer than this are prefilled in chunks of at most this many tokens; 0 = whole
-  /// budget.
+  /// Prompts longer than this are prefilled in chunks of at most this many tokens, but pictures
+  /// whose rows see each other come whole; 0 = whole budget.
   int32_t max_prefill_chunk = 0;
   /// A file made by pack_model() (pack.h) to map the weights from: the start reads it once, and
   /// processes that map it share its pages. It must fit the folder's weights, if there are any, its

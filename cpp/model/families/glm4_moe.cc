@@ -1,8 +1,5 @@
 // GLM-4.5, 4.6 and 4.7, and GLM-4.5-Air.
 
-#include <algorithm>
-
-#include "base/check.h"
 #include "model/families/family.h"
 #include "model/families/keys/expert_keys.h"
 #include "model/families/llama_layer.h"
@@ -13,8 +10,6 @@ namespace headrace {
 
 namespace {
 
-constexpr int64_t kMostDenseLayers = int64_t{1} << 30;
-
 constexpr ExpertNames kGlm4MoeNames{.correction = "mlp.gate.e_score_correction_bias",
                                     .shared = "mlp.shared_experts."};
 
@@ -24,8 +19,7 @@ void read_glm4_moe(ConfigReader& reader, ModelConfig& config) {
   MoeConfig& moe = config.moe;
   read_expert_counts(reader, {{"n_routed_experts", "num_local_experts"}, 128},
                      {{"num_experts_per_tok"}, 8}, config);
-  const int64_t dense = reader.integer("first_k_dense_replace", 1, 0, kMostDenseLayers);
-  std::fill_n(moe.sparse_layers.begin(), std::min<int64_t>(dense, config.num_layers), false);
+  read_dense_layers(reader, 1, config);
   moe.expert_width = read_width(reader, "moe_intermediate_size", 1408);
   read_shared_experts(reader, "n_shared_experts", 1, moe);
   moe.has_correction = true;

@@ -301,6 +301,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
     for (MatrixSource* source : sources.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
       source->quant = likely_format(config.stored_quantization, quantization, source->experts > 1);
+      if (source->quant.float4 && source->k % kFloat4Format.group_size != 0) source->quant = {};
       source->whole_inputs = own_order && source->experts == 1;
     }
   }

@@ -110,16 +110,25 @@ void PackedFile::check_identity(const fs::path& folder, int32_t threads,
 void PackedFile::set_formats(ModelSources& sources, const RankPlace& rank) const {
   std::map<std::string, QuantFormat, std::less<>> formats;
   for (const PackedTensor& tensor : header_.tensors) formats[tensor.name] = tensor.quant;
+  const auto set = [&](MatrixSource& source, const QuantFormat& format) {
+    const bool has_kernels = source.use == WeightUse::kLinear || source.use == WeightUse::kGateUp;
+    if (format.float4 && (!has_kernels || source.k % format.group_size != 0)) {
+      throw_error(ErrorCode::kCorruptFile, path(), ": ", in_quotes(source.name),
+                  " has MXFP4 as its format, which a matrix of ", source.k,
+                  " inputs or with its use can't have: pack the model again.");
+    }
+    source.quant = format;
+  };
   for (LayerSources& layer : sources.layers) {
     for (MatrixSource* source : layer.matrices()) {
       if (source->role == MatrixRole::kLinear) {
-        source->quant = formats[packed_name(source->name, rank)];
+        set(*source, formats[packed_name(source->name, rank)]);
       }
     }
   }
   const auto set_stored = [&](MatrixSource& source) {
     const QuantFormat format = formats[packed_name(source.name, rank)];
-    if (format.bits != 0) source.quant = format;
+    if (format.bits != 0) set(source, format);
   };
   if (sources.mtp) {
     for (MatrixSource* source : sources.mtp->layer.matrices()) set_stored(*source);

@@ -1,10 +1,33 @@
 #include "model/quantized/code_numbers.h"
 
+#include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
+
+#include "base/check.h"
 
 namespace headrace {
 
+namespace {
+
+void check_scales(const StoredLayer& layer) {
+  for (int64_t feature = 0; feature < layer.n; ++feature) {
+    for (int64_t group = 0; group < layer.groups(); ++group) {
+      if (std::isfinite(layer.scale(feature, group))) continue;
+      const auto name = std::ranges::find_if(layer.tensors, [](const std::string& tensor) {
+        return tensor.find("scale") != std::string::npos;
+      });
+      throw_error(ErrorCode::kCorruptFile, "tensor ", *name,
+                  " holds a scale that is NaN or infinite: get the file again.");
+    }
+  }
+}
+
+}  // namespace
+
 CodeNumbers::CodeNumbers(StoredLayer layer) : layer_(std::move(layer)) {
+  check_scales(layer_);
   tensors_ = layer_.tensors;
   groups_.resize(layer_.order.size());
   for (size_t i = 0; i < groups_.size(); ++i) {

@@ -13,7 +13,8 @@ namespace headrace {
 /// w[n][k] = (code[n][k] - zero) * scale, in float32.
 class CodeNumbers final : public StoredNumbers {
  public:
-  /// The memory that the layer points to must outlive it.
+  /// The memory that the layer points to must outlive it. Throws Error(kCorruptFile): a scale that
+  /// isn't finite.
   explicit CodeNumbers(StoredLayer layer);
 
   DType dtype() const noexcept override { return layer_.bits == 4 ? DType::kU4 : DType::kI8; }

@@ -139,7 +139,8 @@ void slice_inputs(MatrixSource& source, const SourceRange& inputs) {
       (inputs.count % unit != 0 && inputs.first + inputs.count != source.k)) {
     throw_error(ErrorCode::kUnsupported, "tensor ", source.parts.front().name, " has ", source.k,
                 " inputs in groups of ", unit, ", of which a device would get ", inputs.count,
-                ": lower tensor_parallel_size or quantization_group_size.");
+                ": lower tensor_parallel_size or, of weights rounded at load, "
+                "quantization_group_size.");
   }
   own_slice(source).first_input = inputs.first;
   source.k = inputs.count;

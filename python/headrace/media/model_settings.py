@@ -47,10 +47,11 @@ def read_model_settings(folder: str | os.PathLike[str]) -> ModelSettings:
     image, video = family.image, family.video
     general = _read(path / "preprocessor_config.json")
     nested = _read(path / "processor_config.json")
-    for source, data in (
+    of_images = (
         ("preprocessor_config.json", general),
         ("processor_config.json", _object(nested.get("image_processor"))),
-    ):
+    )
+    for source, data in of_images:
         image = _changed(source, data, image)
     without_sizes = {k: v for k, v in general.items() if k not in ("size", *_PIXELS)}
     for source, data in (
@@ -65,6 +66,8 @@ def read_model_settings(folder: str | os.PathLike[str]) -> ModelSettings:
         image, video = _tile_sizes(image, config, vision), _tile_sizes(video, config, vision)
     if family.image.square:
         image = video = _square_sizes(image, config, vision)
+        for source, data in of_images:
+            _check_size(source, data.get("size"), image.square)
     _check_tower(image, vision)
     _check_tower(video, vision)
     try:
@@ -123,6 +126,16 @@ def _square_sizes(base: Settings, config: Mapping[str, Any], vision: Mapping[str
         return merged(base, {"patch_size": patch, "merge_size": merge, "square": square})
     except (TypeError, ValueError) as error:
         raise MediaError(f"config.json: {error}") from None
+
+
+def _check_size(source: str, size: Any, square: int) -> None:
+    """Of images that become squares: what the processor's file says, if anything."""
+    given = [side for key in ("height", "width") if (side := _object(size).get(key)) is not None]
+    if any(side != square for side in given):
+        raise MediaError(
+            f"{source}: size is {quoted(size)}, but vision_config.image_size of config.json is "
+            f"{square}"
+        )
 
 
 def _check_tower(settings: Settings, vision: Mapping[str, Any]) -> None:

@@ -59,6 +59,10 @@ def with_options(base: Settings, modality: str, options: Mapping[str, Any] | Non
         elif name == "do_pan_and_scan":
             if _read(name, value, "flag"):
                 raise ValueError("do_pan_and_scan: images are taken whole here; leave it out")
+        elif name == "size" and base.square:
+            sides = {"height": base.square, "width": base.square}
+            if value != sides:
+                raise ValueError(f"size is {sides} for this model; got {quoted(value)}")
         elif name == "size":
             for field, given in _read_size(value).items():
                 if modality == "image":

@@ -321,7 +321,8 @@ class EngineArgs(metaclass=TakesVllmNames):
     chunked_moe_size: int = field(default=256, metadata=_no_effect(_CHUNKS))
     enable_moe_scores_elementwise_fuse: bool = field(default=False, metadata=_no_effect(_AUTOMATIC))
     disable_chunked_mm_input: bool = field(
-        default=False, metadata=_no_effect("a chunk may end within an image: outputs are the same")
+        default=False,
+        metadata=_no_effect("outputs are the same, wherever a chunk ends within an image"),
     )
 
     def __post_init__(self) -> None:

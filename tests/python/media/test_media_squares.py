@@ -49,9 +49,20 @@ def test_any_shape_becomes_a_square(folder: Path) -> None:
 
 def test_published_sizes(tmp_path: Path) -> None:
     vision = {"patch_size": 14, "image_size": 896}
-    write(tmp_path, {"mm_tokens_per_image": 256, "vision_config": vision}, {})
+    write(tmp_path, {"mm_tokens_per_image": 256, "vision_config": vision}, {"size": None})
     image = read_model_settings(tmp_path).image
     assert (image.square, image.patch_size, image.merge_size) == (896, 14, 4)
+
+
+def test_a_size_must_be_the_towers(folder: Path) -> None:
+    settings = read_model_settings(folder)
+    MediaProcessor(settings, {"size": {"height": 64, "width": 64}})
+    for size in ({"height": 64, "width": 32}, {"shortest_edge": 64, "longest_edge": 64}):
+        with pytest.raises((ValueError, TypeError), match=r"size is \{'height': 64, 'width': 64\}"):
+            MediaProcessor(settings, {"size": size})
+    write(folder, {}, {"size": {"height": 32, "width": 64}})
+    with pytest.raises(MediaError, match=r"preprocessor_config.json: size .* image_size .* 64"):
+        read_model_settings(folder)
 
 
 def test_without_resizing_it_must_fit(folder: Path) -> None:

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kMaxSparseStep = int64_t{1} << 30;
 constexpr int64_t kMaxSharedExperts = 1024;
+constexpr int64_t kMostDenseLayers = int64_t{1} << 30;
 
 }  // namespace
 
@@ -80,6 +81,11 @@ void read_expert_groups(ConfigReader& reader, RouterSpec& router, const GroupDef
   if (kept >= router.top_k) return;
   reader.fail_value("topk_group", str_cat("must keep as many experts as a row goes to (",
                                           router.top_k, "), but its groups have ", kept));
+}
+
+void read_dense_layers(ConfigReader& reader, int32_t fallback, ModelConfig& config) {
+  const int64_t dense = reader.integer("first_k_dense_replace", fallback, 0, kMostDenseLayers);
+  std::fill_n(config.moe.sparse_layers.begin(), std::min<int64_t>(dense, config.num_layers), false);
 }
 
 void read_sigmoid_router(ConfigReader& reader, RouterSpec& router) {

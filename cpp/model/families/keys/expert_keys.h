@@ -43,6 +43,9 @@ struct GroupDefaults {
 void read_expert_groups(ConfigReader& reader, RouterSpec& router,
                         const GroupDefaults& defaults = {});
 
+/// first_k_dense_replace: so many layers, or all, have an MLP.
+void read_dense_layers(ConfigReader& reader, int32_t fallback, ModelConfig& config);
+
 /// A router whose scores are sigmoids: norm_topk_prob (true) and routed_scaling_factor.
 void read_sigmoid_router(ConfigReader& reader, RouterSpec& router);
 

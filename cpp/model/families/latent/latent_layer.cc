@@ -1,6 +1,5 @@
 #include "model/families/latent/latent_layer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -69,12 +68,6 @@ void read_latent(ConfigReader& reader, const LatentDefaults& defaults, ModelConf
   reader.find("qk_head_dim");
   read_attention_bias(reader, config);
   config.head_dim = latent.rope_dim;
-}
-
-void read_dense_layers(ConfigReader& reader, int32_t fallback, ModelConfig& config) {
-  const auto dense = reader.integer("first_k_dense_replace", std::min(fallback, config.num_layers),
-                                    0, config.num_layers);
-  std::fill_n(config.moe.sparse_layers.begin(), dense, false);
 }
 
 void read_latent_experts(ConfigReader& reader, const LatentExpertDefaults& defaults,

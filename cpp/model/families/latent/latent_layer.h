@@ -29,9 +29,6 @@ struct LatentExpertDefaults {
 void read_latent_experts(ConfigReader& reader, const LatentExpertDefaults& defaults,
                          ModelConfig& config);
 
-/// first_k_dense_replace: so many layers have an MLP.
-void read_dense_layers(ConfigReader& reader, int32_t fallback, ModelConfig& config);
-
 /// self_attn, as the config says.
 std::unique_ptr<LatentSources> list_latent(const ModelConfig& config, const LayerNaming& naming);
 

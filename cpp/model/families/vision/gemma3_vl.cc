@@ -42,8 +42,8 @@ VisionConfig read_gemma3_tower(ConfigReader& reader, ConfigReader& model,
   out.merge_size = read_merge_size(model, out.position_side);
   out.out_norm_eps = out.norm_eps;
   out.both_ways = true;
-  // SigLIP's own pooling, which isn't used.
-  reader.refuse_unknown_keys(harmless_tower_keys({"vision_use_head", "projection_dim"}));
+  reader.require("vision_use_head", false);  // SigLIP's own pooling
+  reader.refuse_unknown_keys(harmless_tower_keys({"projection_dim"}));
   return out;
 }
 

@@ -81,7 +81,8 @@ class RowBudget:
                 return item
         raise MediaError(
             f"the images and clips of the prompt take more than {self._most} tokens, which is what "
-            "the model has room for: send fewer, or lower max_pixels or the number of frames"
+            "the model has room for: send fewer or smaller ones (max_pixels, the number of "
+            "frames), or raise max_model_len"
         )
 
 

@@ -187,6 +187,17 @@ TEST(KeptFloat4, WhereTheDeviceKeepsItAndNothingElseIsAskedFor) {
   }
 }
 
+// As of a model whose weights are made up: no file says what they are.
+TEST(KeptFloat4, NotOfInputsThatGroupsDontDivide) {
+  ModelConfig config = load_model_config(load_golden_case("llama_mxfp4").folder);
+  config.intermediate_size = 100;
+  const ModelSources sources =
+      list_sources(config, likely_naming(config), {.float4_weights = true});
+  for (const MatrixSource* source : sources.layers.front().matrices()) {
+    EXPECT_EQ(source->quant.float4, source->k != 100) << source->name;
+  }
+}
+
 TEST(KeptFloat4, CodesAreThoseOfTheFile) {
   const std::string scales = {'\x80', '\x00', '\x7e', '\xfc'};
   const Folder folder({kN, kK / 2}, {kN, kK / 32}, scales);
