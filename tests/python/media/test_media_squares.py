@@ -61,7 +61,9 @@ def test_a_size_must_be_the_towers(folder: Path) -> None:
         with pytest.raises(ValueError, match=r"size is \{'height': 64, 'width': 64\}"):
             MediaProcessor(settings, {"size": size})
     write(folder, {}, {"size": {"height": 32, "width": 64}})
-    with pytest.raises(MediaError, match=r"preprocessor_config.json: size is .*image_size of config.json is 64"):
+    with pytest.raises(
+        MediaError, match=r"preprocessor_config.json: size is .*image_size of config.json is 64"
+    ):
         read_model_settings(folder)
 
 
