@@ -161,7 +161,8 @@ INSTANTIATE_TEST_SUITE_P(Setups, LoraMerged,
                                                    "llama_dynamic", "llama_tied_mqa",
                                                    "mistral_window", "qwen2", "qwen3", "ernie4_5",
                                                    "ernie4_5_bias", "qwen3_5", "qwen3_next",
-                                                   "nemotron_h_moe", "falcon_h1"})),
+                                                   "nemotron_h_moe", "falcon_h1", "gemma3_text",
+                                                   "gemma4_text", "glm4", "glm4_moe", "gpt_oss"})),
                          name_of);
 
 /// What PEFT answers with adapters that it saved: tests/golden/make_lora.py.
