@@ -54,6 +54,12 @@ std::vector<AdapterToWrite> adapters_for(const ModelConfig& config) {
     out[2].modules = {"self_attn.o_proj", "feed_forward.down_proj", "mamba.in_proj"};
     return out;
   }
+  if (config.latent.rank > 0) {  // with queries that have a row of their own, or not
+    out[0].modules = {"self_attn.q_proj", "self_attn.q_b_proj", "self_attn.o_proj"};
+    out[1].modules = {"self_attn.kv_a_proj_with_mqa"};
+    out[2].modules = {"self_attn.o_proj", "self_attn.q_a_proj", "mlp.shared_experts.up_proj"};
+    return out;
+  }
   if (config.state.layers.empty()) return out;
   const bool grouped = config.model_type == "qwen3_next";
   const std::vector<std::string> in =
@@ -156,14 +162,16 @@ TEST_P(LoraMerged, AMixedBatchGivesTheLogitsOfMergedWeights) {
   EXPECT_GT(least_effect, 20.0 * tolerance) << "adapters too weak to show a fault";
 }
 
-INSTANTIATE_TEST_SUITE_P(Setups, LoraMerged,
-                         testing::ValuesIn(setups({"llama", "llama_bf16", "llama_bias_hd256",
-                                                   "llama_dynamic", "llama_tied_mqa",
-                                                   "mistral_window", "qwen2", "qwen3", "ernie4_5",
-                                                   "ernie4_5_bias", "qwen3_5", "qwen3_next",
-                                                   "nemotron_h_moe", "falcon_h1", "gemma3_text",
-                                                   "gemma4_text", "glm4", "glm4_moe", "gpt_oss"})),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Setups, LoraMerged,
+    testing::ValuesIn(setups({"llama",          "llama_bf16",     "llama_bias_hd256",
+                              "llama_dynamic",  "llama_tied_mqa", "mistral_window",
+                              "qwen2",          "qwen3",          "ernie4_5",
+                              "ernie4_5_bias",  "qwen3_5",        "qwen3_next",
+                              "nemotron_h_moe", "falcon_h1",      "gemma3_text",
+                              "gemma4_text",    "glm4",           "glm4_moe",
+                              "gpt_oss",        "deepseek_v2",    "glm4_moe_lite"})),
+    name_of);
 
 /// What PEFT answers with adapters that it saved: tests/golden/make_lora.py.
 class LoraPeft : public testing::TestWithParam<std::string> {};
