@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from headrace import LLM, Engine, ModelOptions, SamplingParams, shipped_model
 
+ENCODERS = Path(__file__).resolve().parents[2] / "golden/encoders"
 OPTIONS = {"device": "cpu", "num_threads": 2, "max_model_len": 256}
 PROMPTS = ["User: What is 2 + 3?\nAssistant: ", "User: Count from 1 to 4.\nAssistant: "]
 GREEDY = SamplingParams(temperature=0, max_tokens=24)
@@ -28,6 +30,18 @@ def test_two_ranks_answer_as_one_device() -> None:
     assert answers(tensor_parallel_size=2) == alone
     config = {"method": "ngram", "num_speculative_tokens": 4}
     assert answers(tensor_parallel_size=2, speculative_config=config) == alone
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_two_ranks_embed_as_one_device(name: str) -> None:
+    rows = []
+    for ranks in (1, 2):
+        folder = str(ENCODERS / name)
+        with LLM(folder, dtype="float32", device="cpu", tensor_parallel_size=ranks) as llm:
+            (output,) = llm.embed([{"prompt_token_ids": [5, 9, 12, 7, 33, 21]}])
+            rows.append(output.outputs.embedding)
+    assert rows[1] == pytest.approx(rows[0], abs=1e-5)
+    assert any(rows[0])
 
 
 def test_replicas_answer_as_one_does() -> None:
