@@ -14,9 +14,10 @@ namespace headrace {
 /// a head or a tower's linear the format that it has. FP8 and MXFP4 are numbers instead, part by
 /// part, which are kept like any others, unless the device multiplies FP8 (code_products) or keeps
 /// MXFP4 (float4_weights), no other `quantization` is asked for, and all parts of the matrix are
-/// such. All point into the checkpoint. Throws Error naming the
-/// tensor: kNotFound, kCorruptFile (a shape, a zero point or an entry of g_idx that can't be),
-/// kUnsupported (parts of one matrix stored in different ways).
+/// such. Heads of latent attention are numbers whatever they are stored as. All point into the
+/// checkpoint. Throws Error naming the tensor: kNotFound, kCorruptFile (a shape, a scale, a zero
+/// point or an entry of g_idx that can't be), kUnsupported (parts of one matrix stored in different
+/// ways).
 void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
                   const Quantization& quantization, ModelSources& sources);
 

@@ -44,7 +44,11 @@ class Runner {
     __builtin_trap();
   }
 
-  Schedule schedule = Schedule::kForward;
+  /// kShuffled draws the same numbers after each call.
+  void set_schedule(Schedule schedule) {
+    schedule_ = schedule;
+    random_.seed(std::mt19937::default_seed);
+  }
 
  private:
   struct LateWork {
@@ -80,7 +84,8 @@ class Runner {
   Thread* current_ = nullptr;
   RunningBlock* block_ = nullptr;
   const char* error_ = nullptr;
-  std::mt19937 random_{1};
+  Schedule schedule_ = Schedule::kForward;
+  std::mt19937 random_;
   uint64_t pauses_ = 0;  // since a thread ran
   std::chrono::steady_clock::time_point paused_since_;
 };
@@ -142,7 +147,7 @@ void Runner::start_cluster(Dim3 first) {
   for (unsigned rank = 0; rank < cluster_; ++rank) {
     blocks_[rank]->start({name_, {first.x + rank, first.y, first.z}, rank}, grid_.threads,
                          grid_.shared_bytes, &Runner::thread_main, this);
-    blocks_[rank]->order_threads(schedule, random_);
+    blocks_[rank]->order_threads(schedule_, random_);
   }
   order_blocks();
 }
@@ -150,9 +155,9 @@ void Runner::start_cluster(Dim3 first) {
 void Runner::order_blocks() {
   block_order_.resize(cluster_);
   for (unsigned i = 0; i < cluster_; ++i) {
-    block_order_[i] = schedule == Schedule::kBackward ? cluster_ - 1 - i : i;
+    block_order_[i] = schedule_ == Schedule::kBackward ? cluster_ - 1 - i : i;
   }
-  if (schedule == Schedule::kShuffled && cluster_ > 1) {
+  if (schedule_ == Schedule::kShuffled && cluster_ > 1) {
     std::shuffle(block_order_.begin(), block_order_.end(), random_);
   }
 }
@@ -213,7 +218,7 @@ bool Runner::run_a_block() {
 
 bool Runner::run_threads() {
   bool progress = false;
-  const size_t count = schedule == Schedule::kWarpsAhead ? block_->num_threads() : 0;
+  const size_t count = schedule_ == Schedule::kWarpsAhead ? block_->num_threads() : 0;
   for (size_t first = 0; first < count; first += kLanes) {
     while (run_warp(first)) progress = true;
   }
@@ -296,8 +301,8 @@ bool Runner::pause_outside() {
 
 bool Runner::do_late_work() {
   if (late_work_.empty()) return false;
-  size_t next = schedule == Schedule::kBackward ? late_work_.size() - 1 : 0;
-  if (schedule == Schedule::kShuffled) next = random_() % late_work_.size();
+  size_t next = schedule_ == Schedule::kBackward ? late_work_.size() - 1 : 0;
+  if (schedule_ == Schedule::kShuffled) next = random_() % late_work_.size();
   const auto work = std::move(late_work_[next].work);
   late_work_.erase(late_work_.begin() + static_cast<ptrdiff_t>(next));
   work();
@@ -321,7 +326,7 @@ void wait_in(State state, std::function<bool()> condition, const std::source_loc
 
 }  // namespace
 
-void set_schedule(Schedule schedule) { runner().schedule = schedule; }
+void set_schedule(Schedule schedule) { runner().set_schedule(schedule); }
 
 void run_grid(const char* name, const Grid& grid, const std::function<void()>& kernel) {
   runner().run(name, grid, kernel);

@@ -37,7 +37,8 @@ class EmulationError : public std::runtime_error {
 /// only a barrier would order; blocks as in kForward.
 enum class Schedule { kForward, kBackward, kWarpsAhead, kShuffled };
 
-/// For launches from now on.
+/// For launches from now on. kShuffled begins with the same numbers after each call, so that what a
+/// test meets doesn't depend on those before it.
 void set_schedule(Schedule schedule);
 
 /// Of a launch. `cluster`: blocks of one, along x.
