@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mapped_file.h"
 #include "model/checkpoint/dense_folders.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/json/json.h"
 

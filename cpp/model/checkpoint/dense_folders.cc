@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "base/check.h"
-#include "model/checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 #include "model/json/json.h"
 
 namespace headrace {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
-#include "model/checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 #include "model/json/json.h"
 
 namespace headrace {

@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/content_hash.h"
+#include "base/mapped_file.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/json/json.h"
 
 namespace headrace {

@@ -1,7 +1,7 @@
 #include "model/config/dense_modules.h"
 
+#include "base/mapped_file.h"
 #include "model/checkpoint/dense_folders.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/config/config_reader.h"
 
 namespace headrace {

@@ -8,7 +8,7 @@
 
 #include "backend/contract/cache_layout.h"
 #include "base/check.h"
-#include "model/checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 #include "model/config/config_reader.h"
 #include "model/config/config_text.h"
 #include "model/config/dense_modules.h"

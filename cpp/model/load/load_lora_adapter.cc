@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mapped_file.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/expect_tensor.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/families/family.h"
 #include "model/families/wrapper.h"
 #include "model/json/json.h"

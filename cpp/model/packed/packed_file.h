@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/contract/backend.h"
-#include "model/checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 #include "model/packed/atomic_file.h"
 #include "model/packed/packed_header.h"
 #include "model/sources/model_sources.h"

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "backend/host/weight_source.h"
+#include "base/mapped_file.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/mapped_file.h"
 
 namespace headrace {
 

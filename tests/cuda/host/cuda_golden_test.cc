@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "base/mapped_file.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/golden_expect.h"
 #include "cpp/model/test_json.h"
 #include "cuda/host/support/expect_rounded.h"
 #include "cuda/host/support/gpu_under_test.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/load/load_config.h"
 
 namespace headrace {

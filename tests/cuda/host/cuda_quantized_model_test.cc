@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "backend/reference/reference_backend.h"
+#include "base/mapped_file.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/quantized_checkpoint.h"
 #include "cpp/model/test_json.h"
 #include "cuda/host/support/generate.h"
 #include "cuda/host/support/gpu_under_test.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/config/quantization.h"
 
 namespace headrace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/host/weight_source.h"
+#include "base/mapped_file.h"
 #include "cpp/engine/ranks/rank_runs.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/golden_case.h"
@@ -15,7 +16,6 @@
 #include "cpp/model/quantized_checkpoint.h"
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/config/model_config.h"
 #include "model/load/load_config.h"
 

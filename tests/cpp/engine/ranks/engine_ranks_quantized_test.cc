@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "cpp/engine/ranks/rank_runs.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/golden_case.h"
@@ -14,7 +15,6 @@
 #include "cpp/model/quantized_checkpoint.h"
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/config/model_config.h"
 #include "model/load/load_config.h"
 

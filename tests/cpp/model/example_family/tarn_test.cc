@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/load/load_config.h"
 
 namespace headrace {

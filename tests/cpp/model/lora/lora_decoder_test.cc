@@ -7,11 +7,11 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
+#include "base/mapped_file.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
 #include "cpp/model/test_json.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/load/load_config.h"
 #include "model/lora/lora_adapter.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/host/weight_source.h"
+#include "base/mapped_file.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
@@ -22,7 +23,6 @@
 #include "cuda/host/support/rank_devices.h"
 #include "cuda/host/support/rounded_checkpoint.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/mapped_file.h"
 
 namespace headrace {
 namespace {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
@@ -17,7 +18,6 @@
 #include "cpp/model/test_json.h"
 #include "cuda/host/support/engine_requests.h"
 #include "cuda/host/support/rank_devices.h"
-#include "model/checkpoint/mapped_file.h"
 #include "model/config/model_config.h"
 #include "model/load/load_config.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "backend/host/weight_source.h"
+#include "base/mapped_file.h"
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/mapped_file.h"
 #include "tensor/float8.h"
 
 namespace headrace {
