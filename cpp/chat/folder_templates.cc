@@ -7,6 +7,9 @@
 
 #include "base/check.h"
 #include "text/files/file.h"
+#include "text/files/gguf/gguf_file.h"
+#include "text/files/gguf/gguf_specials.h"
+#include "text/files/gguf/gguf_templates.h"
 #include "text/files/tokenizer_config.h"
 #include "text/json/value.h"
 #include "text/unicode/utf8.h"
@@ -25,6 +28,11 @@ class Reader {
   FolderTemplates read() {
     if (!text::is_there(folder_)) {
       throw_error(ErrorCode::kNotFound, "there is no folder ", folder_);
+    }
+    if (text::is_gguf_path(folder_)) {
+      const text::GgufFile file(folder_);
+      return {text::gguf_chat_templates(file.header()),
+              text::gguf_tokenizer_config(file.header()).special_tokens};
     }
     made_.special_tokens = text::read_tokenizer_config(folder_).special_tokens;
     read_member(folder_ + "/tokenizer_config.json");

@@ -14,7 +14,7 @@ struct FolderTemplates {
 };
 
 /// Of a model folder. Later sources win: tokenizer_config.json, chat_template.json, the .jinja
-/// files. Throws Error, which names the file.
+/// files. Of a .gguf file, those in its metadata. Throws Error, which names the file.
 FolderTemplates read_folder_templates(const std::string& folder);
 
 }  // namespace headrace::chat

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "base/in_quotes.h"
 
 namespace headrace {
 
@@ -136,8 +137,8 @@ std::optional<uint64_t> bytes_of(const GgufTensor& tensor, const BlockTraits& tr
   std::optional<uint64_t> blocks = 1;
   for (size_t i = 0; i < tensor.shape.size(); ++i) {
     const bool last = i + 1 == tensor.shape.size();
-    const auto dim = static_cast<uint64_t>(last ? tensor.shape[i] / traits.numbers
-                                                : tensor.shape[i]);
+    const auto dim =
+        static_cast<uint64_t>(last ? tensor.shape[i] / traits.numbers : tensor.shape[i]);
     blocks = checked_mul(*blocks, dim);
     if (!blocks) return std::nullopt;
   }
@@ -199,7 +200,8 @@ void place_tensors(Reader& in, uint64_t file_bytes, GgufHeader* header) {
     // Sizes stay far below 2^64: data and offset are within the file.
     if (data > file_bytes || tensor.bytes > file_bytes - data ||
         offset > file_bytes - data - tensor.bytes) {
-      in.fail(str_cat(where, " takes ", tensor.bytes, " bytes, more than the file has left: it is "
+      in.fail(str_cat(where, " takes ", tensor.bytes,
+                      " bytes, more than the file has left: it is "
                       "cut off. Get it again"));
     }
     tensor.begin = data + offset;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/in_quotes.h"
 #include "base/mapped_file.h"
 #include "model/checkpoint/dense_folders.h"
 #include "model/checkpoint/safetensors.h"

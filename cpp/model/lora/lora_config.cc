@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/in_quotes.h"
 #include "model/config/config_reader.h"
 #include "model/json/json.h"
 

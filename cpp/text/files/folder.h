@@ -1,6 +1,6 @@
 #pragma once
 
-// The tokenizer of a model folder, whatever files it is in.
+// The tokenizer of a model folder, whatever files it is in, or of a GGUF file.
 
 #include <string>
 
@@ -17,8 +17,8 @@ struct FolderTokenizer {
   bool has_ends = false;
 };
 
-/// Reads tokenizer.json or else a vocabulary file, and the side files. Throws Error, which
-/// names the file: kNotFound if there is none.
+/// Reads tokenizer.json or else a vocabulary file, and the side files; of a path that is a .gguf
+/// file, its metadata. Throws Error, which names the file: kNotFound if there is none.
 FolderTokenizer read_tokenizer_folder(const std::string& folder);
 
 }  // namespace headrace::text

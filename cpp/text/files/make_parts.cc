@@ -108,18 +108,30 @@ bool can_be_merges(const TokenizerTables& tables, const std::vector<int32_t>& me
   return true;
 }
 
+std::unique_ptr<const Model> merge_bpe(const TokenizerTables& tables, const BpeOptions& options) {
+  BpeBuilder builder(tables.vocabulary, options);
+  builder.reserve(tables.merges.size());
+  for (const auto& [left, right] : tables.merges) {
+    builder.add_merge(left, right);
+  }
+  return builder.build();
+}
+
 std::unique_ptr<const Model> make_piece_bpe(TokenizerTables* tables) {
   const std::shared_ptr<const Vocabulary> vocabulary = tables->vocabulary;
+  BpeOptions options;
+  options.byte_fallback = tables->byte_fallback;
+  options.fuse_unk = true;
+  options.unk = tables->unknown_id;
+  if (!tables->merges.empty()) {
+    return std::make_unique<IsolatingModel>(*vocabulary, merge_bpe(*tables, options));
+  }
   const std::vector<int32_t> merged = merged_pieces(*tables);
   if (!can_be_merges(*tables, merged)) {
     return std::make_unique<ScoredBpe>(vocabulary, std::move(tables->scores),
                                        ScoredBpeOptions{tables->unknown_id, tables->byte_fallback});
   }
   check_split_work(*vocabulary);
-  BpeOptions options;
-  options.byte_fallback = tables->byte_fallback;
-  options.fuse_unk = true;
-  options.unk = tables->unknown_id;
   BpeBuilder builder(vocabulary, options);
   for (size_t rank = 0; rank < merged.size(); ++rank) {
     builder.add_splits_of(merged[rank], static_cast<uint32_t>(rank));
@@ -132,14 +144,10 @@ std::unique_ptr<const Model> make_byte_bpe(const TokenizerTables& tables) {
   BpeOptions options;
   options.ignore_merges = tables.ignore_merges;
   options.unk = tables.unknown_id;
-  BpeBuilder builder(vocabulary, options);
   if (!tables.merges.empty()) {
-    builder.reserve(tables.merges.size());
-    for (const auto& [left, right] : tables.merges) {
-      builder.add_merge(left, right);
-    }
-    return builder.build();
+    return merge_bpe(tables, options);
   }
+  BpeBuilder builder(vocabulary, options);
   check_split_work(*vocabulary);
   uint32_t rank = 0;
   for (int32_t id = 0; id < vocabulary->end(); ++id) {

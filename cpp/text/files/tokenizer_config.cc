@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "text/files/file.h"
+#include "text/files/gguf/gguf_file.h"
+#include "text/files/gguf/gguf_specials.h"
 #include "text/files/tokenizer_json.h"
 #include "text/json/fields.h"
 #include "text/json/write.h"
@@ -186,6 +188,7 @@ const std::string* TokenizerConfig::special_token(std::string_view name) const n
 }
 
 TokenizerConfig read_tokenizer_config(const std::string& folder) {
+  if (is_gguf_path(folder)) return gguf_tokenizer_config(GgufFile(folder).header());
   return ConfigReader(folder).read();
 }
 

@@ -31,7 +31,8 @@ struct TokenizerConfig {
   const std::string* special_token(std::string_view name) const noexcept;
 };
 
-/// Throws Error, which names the file.
+/// Of a folder, or of a .gguf file, whose metadata has the same. Throws Error, which names the
+/// file.
 TokenizerConfig read_tokenizer_config(const std::string& folder);
 
 /// Added tokens that the tokenizer lacks, and special ones that it has as words alone: these keep

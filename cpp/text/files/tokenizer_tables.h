@@ -29,7 +29,7 @@ struct SpaceRules {
 struct TokenizerTables {
   enum class Kind : uint8_t {
     kByteBpe,   ///< byte-level BPE: words by `split`
-    kPieceBpe,  ///< sentencepiece's BPE, by scores
+    kPieceBpe,  ///< sentencepiece's BPE, by scores, or by merges if there are any
     kUnigram,   ///< sentencepiece's
     kWordPiece,
   };
@@ -46,8 +46,8 @@ struct TokenizerTables {
   SpaceRules spaces;
   std::string unknown_text = " \u2047 ";  ///< what the unknown token is decoded to
 
-  // kByteBpe. Without merges each token is what any two tokens make whose bytes it has, the lowest
-  // id first (tiktoken).
+  // kByteBpe, and merges kPieceBpe as well. Without merges each token is what any two tokens make
+  // whose bytes it has, the lowest id first (tiktoken).
   std::vector<std::pair<std::string, std::string>> merges;  ///< as spelled, in order of rank
   bool ignore_merges = false;  ///< a word that is a token is that token
   bool nfc = false;            ///< texts are put into that normal form
