@@ -142,7 +142,9 @@ class GgufTokenizerReader {
     const int32_t bos = id_of("bos", words ? id_of("cls", find("[CLS]")) : rules_.bos_id);
     const int32_t eos = id_of("eos", rules_.eos_id);
     const int32_t separator = id_of("separator", find("[SEP]"));
-    tables_.unknown_id = id_of("unknown", words ? find("[UNK]") : rules_.unknown_id);
+    const int32_t unknown = id_of("unknown", words ? find("[UNK]") : rules_.unknown_id);
+    // Byte-level tokenizers drop bytes that have no token, whatever token is named.
+    if (rules_.kind != Kind::kByteBpe) tables_.unknown_id = unknown;
     const bool pre_has_bos = rules_.kind == Kind::kByteBpe &&
                              std::ranges::count(kPresWithBos, header_.text(kPre, "")) > 0;
     tables_.bos_id = end_id("tokenizer.ggml.add_bos_token", rules_.add_bos || pre_has_bos, bos);

@@ -79,6 +79,8 @@ TEST(GgufTokenizer, ReadsByteLevelBpe) {
   // Added tokens are cut out of the raw text, the user-defined ones always.
   EXPECT_EQ(ids_of(bytes_bpe("qwen2"), "ba b<s>a"), (Ids{1, 6, 5, 0}));
   EXPECT_EQ(ids_of(bytes_bpe("qwen2"), "a b", false, true), (Ids{6}));
+  EXPECT_EQ(ids_of(bytes_bpe("qwen2").put(kBegin + "unknown_token_id", uint32_t{5}), "a!b"),
+            (Ids{0, 1}));
   const std::string file = bytes_bpe("qwen2").file();
   const TokenizerTables tables = read_gguf_tokenizer(parse_gguf(file, "m.gguf"));
   EXPECT_TRUE(tables.nfc);
