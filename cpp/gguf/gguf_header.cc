@@ -1,5 +1,6 @@
 #include "gguf/gguf_header.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -9,7 +10,6 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
-#include "base/in_quotes.h"
 
 namespace headrace {
 
@@ -26,6 +26,15 @@ constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint32_t kMostDims = 4;
 // Smallest entries: an empty key with its type and one byte; an empty name, dims, type, offset.
 constexpr uint64_t kKeyBytes = 8 + 4 + 1, kTensorBytes = 8 + 4 + 4 + 8;
+
+constexpr size_t kShownBytes = 64;
+
+/// A name from the file, in ASCII and cut to a length fit for a message.
+std::string in_marks(std::string_view name) {
+  std::string out = "'";
+  for (const char c : name.substr(0, kShownBytes)) out += c >= ' ' && c <= '~' ? c : '?';
+  return out + (name.size() > kShownBytes ? "...'" : "'");
+}
 
 /// Reads from front to back; every read is checked against what remains.
 class Reader {
@@ -79,45 +88,45 @@ class Reader {
   const std::string& origin_;
 };
 
-GgufType read_type(Reader& in, std::string_view key) {
-  const auto type = in.number<uint32_t>(key);
+GgufType read_type(Reader& in, const std::string& where) {
+  const auto type = in.number<uint32_t>(where);
   if (type > static_cast<uint32_t>(GgufType::kF64)) {
-    in.fail(str_cat("key ", in_quotes(key), " has the unknown type ", type));
+    in.fail(str_cat(where, " has the unknown type ", type));
   }
   return static_cast<GgufType>(type);
 }
 
-void check_bools(Reader& in, std::string_view bytes, std::string_view key) {
+void check_bools(Reader& in, std::string_view bytes, const std::string& where) {
   for (const char byte : bytes) {
     if (byte != 0 && byte != 1) {
-      in.fail(str_cat("key ", in_quotes(key), " holds ", int{static_cast<uint8_t>(byte)},
+      in.fail(str_cat(where, " holds ", int{static_cast<uint8_t>(byte)},
                       ", which is neither true nor false"));
     }
   }
 }
 
 GgufValue read_elements(Reader& in, std::string_view file, GgufType type, bool is_array,
-                        uint64_t count, std::string_view key) {
+                        uint64_t count, const std::string& where) {
   const uint64_t begin = in.at();
   if (type == GgufType::kString) {
-    for (uint64_t i = 0; i < count; ++i) in.text(kMostTextBytes, key);
+    for (uint64_t i = 0; i < count; ++i) in.text(kMostTextBytes, where);
   } else {
     const auto bytes = checked_mul(count, gguf_type_size(type));
-    if (!bytes) in.fail(str_cat("key ", in_quotes(key), " has ", count, " elements"));
-    const std::string_view read = in.bytes(*bytes, key);
-    if (type == GgufType::kBool) check_bools(in, read, key);
+    if (!bytes) in.fail(str_cat(where, " has ", count, " elements"));
+    const std::string_view read = in.bytes(*bytes, where);
+    if (type == GgufType::kBool) check_bools(in, read, where);
   }
   return {type, is_array, count, file.substr(begin, in.at() - begin)};
 }
 
-GgufValue read_value(Reader& in, std::string_view file, std::string_view key) {
-  const GgufType type = read_type(in, key);
-  if (type != GgufType::kArray) return read_elements(in, file, type, false, 1, key);
-  const GgufType element = read_type(in, key);
+GgufValue read_value(Reader& in, std::string_view file, const std::string& where) {
+  const GgufType type = read_type(in, where);
+  if (type != GgufType::kArray) return read_elements(in, file, type, false, 1, where);
+  const GgufType element = read_type(in, where);
   if (element == GgufType::kArray) {
-    in.fail(str_cat("key ", in_quotes(key), " holds arrays of arrays"));
+    in.fail(str_cat(where, " holds arrays of arrays"));
   }
-  return read_elements(in, file, element, true, in.number<uint64_t>(key), key);
+  return read_elements(in, file, element, true, in.number<uint64_t>(where), where);
 }
 
 void read_version(Reader& in, const std::string& origin) {
@@ -152,7 +161,7 @@ std::optional<uint64_t> bytes_of(const GgufTensor& tensor, const BlockTraits& tr
 GgufTensor read_tensor(Reader& in, const std::string& origin) {
   GgufTensor tensor;
   tensor.name = in.text(kMostNameBytes, "a tensor's name");
-  const std::string where = str_cat("tensor ", in_quotes(tensor.name));
+  const std::string where = str_cat("tensor ", in_marks(tensor.name));
   const auto dims = in.number<uint32_t>(where);
   if (dims > kMostDims) in.fail(str_cat(where, " has ", dims, " dimensions; at most 4 are read"));
   for (uint32_t i = 0; i < dims; ++i) {
@@ -192,7 +201,7 @@ void place_tensors(Reader& in, uint64_t file_bytes, GgufHeader* header) {
   const uint64_t data = round_up(in.at(), alignment);
   uint64_t offset = 0;
   for (GgufTensor& tensor : header->tensors) {
-    const std::string where = str_cat("tensor ", in_quotes(tensor.name));
+    const std::string where = str_cat("tensor ", in_marks(tensor.name));
     if (tensor.begin != offset) {
       in.fail(str_cat(where, " begins at ", tensor.begin, " of the data instead of ", offset,
                       ", where the one before it ends"));
@@ -223,15 +232,16 @@ GgufHeader parse_gguf(std::string_view file, const std::string& origin) {
   for (uint64_t i = 0; i < num_keys; ++i) {
     const std::string_view key = in.text(kMostKeyBytes, "a key");
     if (key.empty()) in.fail("has a key without a name");
-    if (!header.values.emplace(key, read_value(in, file, key)).second) {
-      in.fail(str_cat("has the key ", in_quotes(key), " twice"));
+    const std::string where = str_cat("key ", in_marks(key));
+    if (!header.values.emplace(key, read_value(in, file, where)).second) {
+      in.fail(str_cat("has ", where, " twice"));
     }
   }
   std::set<std::string_view> names;
   for (uint64_t i = 0; i < num_tensors; ++i) {
     header.tensors.push_back(read_tensor(in, origin));
     if (!names.insert(header.tensors.back().name).second) {
-      in.fail(str_cat("has tensor ", in_quotes(header.tensors.back().name), " twice"));
+      in.fail(str_cat("has tensor ", in_marks(header.tensors.back().name), " twice"));
     }
   }
   place_tensors(in, file.size(), &header);
@@ -244,7 +254,7 @@ const GgufValue* GgufHeader::find(std::string_view key) const {
 }
 
 void GgufHeader::fail(std::string_view key, const std::string& fault) const {
-  throw_error(ErrorCode::kCorruptFile, origin, ": key ", in_quotes(key), " ", fault, ".");
+  throw_error(ErrorCode::kCorruptFile, origin, ": key ", in_marks(key), " ", fault, ".");
 }
 
 int64_t GgufHeader::integer(std::string_view key, int64_t otherwise) const {
