@@ -24,8 +24,9 @@ struct ModuleShape {
 /// Of a layer's module; nullopt: the layer hasn't it.
 std::optional<ModuleShape> find_module(const ModelConfig& config, const TensorNaming& naming,
                                        int32_t layer, const std::string& module) {
-  const LayerSources sources = find_family(config.model_type)->list_layer(config, {naming, layer});
-  const std::string path = str_cat(naming.prefix, "layers.", layer, ".", module);
+  const LayerNaming names(naming, layer);
+  const LayerSources sources = find_family(config.model_type)->list_layer(config, names);
+  const std::string path = names.stored(module);
   for (const MatrixSource* matrix : sources.matrices()) {
     for (const StoredPart& part : matrix->parts) {
       if (!matrix->adaptable || part.name != path + ".weight") continue;
@@ -112,8 +113,9 @@ std::vector<WrittenModule> write_adapter(const TempFolder& folder, const ModelCo
     return out;
   };
   const double rank = adapter.rank;
-  const TensorNaming torch{CheckpointLayout::kTorch,
-                           find_family(config.model_type)->prefixes.front()};
+  const Family& family = *find_family(config.model_type);
+  TensorNaming torch = family.torch_naming(family.prefixes.front());
+  if (adapter.prefix) torch.prefix = *adapter.prefix;
   std::vector<WrittenModule> modules;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (const std::string& module : adapter.modules) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct AdapterToWrite {
   DType dtype = DType::kF32;
   float spread = 0.05f;  ///< numbers are uniform in (-spread, spread)
   uint32_t seed = 1;
-  std::string infix;  ///< ".default" in names like lora_A.default.weight
+  std::string infix;                    ///< ".default" in names like lora_A.default.weight
+  std::optional<std::string> prefix{};  ///< of the checkpoint's names; nullopt: the family's first
 };
 
 /// What was written for one module [n, k]: scale * B A is what it adds.

@@ -1,4 +1,5 @@
-// Encoders against transformers: tests/golden/README.md derives what may differ.
+// Encoders against transformers: tests/golden/README.md derives what may differ. With adapters,
+// against merged weights.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,9 @@
 #include "backend/cpu/cpu_backend.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/lora_files.h"
 #include "cpp/model/test_json.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {
@@ -181,6 +184,121 @@ std::vector<Run> runs() {
 INSTANTIATE_TEST_SUITE_P(Runs, Encoders, testing::ValuesIn(runs()),
                          [](const testing::TestParamInfo<Run>& test) {
                            return test.param.isa + "_" + test.param.name;
+                         });
+
+struct Adapted {
+  const char* name;
+  const char* prefix;  ///< of the checkpoint's names
+  /// Of two adapters.
+  std::vector<std::string> first, second;
+};
+
+const std::vector<std::string> kBertFirst = {"attention.self.query", "attention.self.value",
+                                             "output.dense"};
+const std::vector<std::string> kBertSecond = {"attention.self.key", "attention.output.dense",
+                                              "intermediate.dense"};
+const std::vector<Adapted> kAdapted = {
+    {"bert", "", kBertFirst, kBertSecond},
+    {"xlm_roberta_classifier", "roberta.", kBertFirst, kBertSecond},
+    {"modernbert", "", {"attn.Wqkv", "mlp.Wo"}, {"attn.Wo", "mlp.Wi"}},
+    {"modernbert_classifier", "model.", {"attn.Wqkv", "mlp.Wo"}, {"attn.Wo", "mlp.Wi"}},
+};
+
+struct AdaptedRun {
+  std::string isa;
+  Adapted model;
+};
+
+/// A text with the first adapter, the second, and none; another text with the first.
+class AdaptedEncoders : public testing::TestWithParam<AdaptedRun> {
+ protected:
+  static constexpr int32_t kTexts = 4;
+
+  void SetUp() override {
+    const Adapted& model = GetParam().model;
+    encoder_ = load_encoder(model.name);
+    AdapterToWrite first{.modules = model.first, .prefix = model.prefix};
+    AdapterToWrite second{.modules = model.second, .rank = 5, .seed = 2, .prefix = model.prefix};
+    const ModelConfig config = load_model_config(encoder_.folder);
+    write_merged(encoder_.folder, write_adapter(folders_[0], config, first), merged_[0]);
+    write_merged(encoder_.folder, write_adapter(folders_[1], config, second), merged_[1]);
+  }
+
+  /// The texts' rows, all in a step or one by one.
+  std::vector<Rows> adapted(int32_t num_threads, bool together) const {
+    DecoderHarness harness(GetParam().isa, encoder_.folder,
+                           {.num_threads = num_threads, .max_loras = 2, .max_lora_rank = 8});
+    const auto first = harness.load_lora(folders_[0].path());
+    const auto second = harness.load_lora(folders_[1].path());
+    const LoraAdapter* const none = nullptr;
+    std::vector<Chunk> chunks;
+    for (const LoraAdapter* lora : {first.get(), second.get(), none, first.get()}) {
+      const auto i = static_cast<int32_t>(chunks.size());
+      chunks.push_back(chunk_of(text(i), i));
+      chunks.back().lora = lora;
+      harness.start(i, 0);
+    }
+    std::vector<Rows> out;
+    if (!together) {
+      for (const Chunk& chunk : chunks) out.push_back(harness.hidden({chunk}));
+      return out;
+    }
+    const Rows all = harness.hidden(chunks);
+    auto row = all.begin();
+    for (const Chunk& chunk : chunks) {
+      const auto end = row + static_cast<std::ptrdiff_t>(chunk.tokens.size());
+      out.emplace_back(row, end);
+      row = end;
+    }
+    return out;
+  }
+
+  const Prompt& text(int32_t i) const { return encoder_.prompts[i < 3 ? 0 : 1]; }
+
+  Encoder encoder_;
+  TempFolder folders_[2], merged_[2];
+};
+
+// Both are float32 evaluations of one function, and the tolerance is doubled for the adapter's
+// sums and the roundings of merged weights, as in LoraMerged.
+TEST_P(AdaptedEncoders, GiveTheRowsOfMergedWeights) {
+  const std::vector<Rows> found = adapted(0, true);
+  DecoderHarness plain(GetParam().isa, encoder_.folder, {});
+  DecoderHarness first(GetParam().isa, merged_[0].path(), {});
+  DecoderHarness second(GetParam().isa, merged_[1].path(), {});
+  DecoderHarness* const merged[kTexts] = {&first, &second, &plain, &first};
+  const auto rows_of = [&](DecoderHarness& harness, int32_t i) {
+    harness.start(0, 0);
+    return harness.hidden({chunk_of(text(i), 0)});
+  };
+  EXPECT_EQ(found[2], rows_of(plain, 2)) << "without adapter";
+  for (const int32_t i : {0, 1, 3}) {
+    const Rows expected = rows_of(*merged[i], i), base = rows_of(plain, i);
+    Errors rows, effect;
+    for (size_t row = 0; row < expected.size(); ++row) {
+      rows.add(found[size_t(i)][row], expected[row]);
+      effect.add(base[row], expected[row]);
+    }
+    EXPECT_LE(rows.largest, 2.0 * encoder_.rows_tolerance) << "text " << i;
+    EXPECT_GT(effect.largest, 40.0 * encoder_.rows_tolerance) << "too weak to show a fault";
+  }
+}
+
+TEST_P(AdaptedEncoders, BitsDependOnTextAndAdapterAlone) {
+  EXPECT_EQ(adapted(3, true), adapted(1, false));
+}
+
+std::vector<AdaptedRun> adapted_runs() {
+  std::vector<AdaptedRun> out;
+  for (const std::string& isa : isas_under_test()) {
+    for (const Adapted& model : kAdapted) out.push_back({isa, model});
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, AdaptedEncoders, testing::ValuesIn(adapted_runs()),
+                         [](const testing::TestParamInfo<AdaptedRun>& test) {
+                           return test.param.isa + "_" + test.param.model.name;
                          });
 
 }  // namespace
