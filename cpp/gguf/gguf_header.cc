@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "base/in_quotes.h"
 
 namespace headrace {
 
@@ -26,15 +27,6 @@ constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint32_t kMostDims = 4;
 // Smallest entries: an empty key with its type and one byte; an empty name, dims, type, offset.
 constexpr uint64_t kKeyBytes = 8 + 4 + 1, kTensorBytes = 8 + 4 + 4 + 8;
-
-constexpr size_t kShownBytes = 64;
-
-/// A name from the file, in ASCII and cut to a length fit for a message.
-std::string in_marks(std::string_view name) {
-  std::string out = "'";
-  for (const char c : name.substr(0, kShownBytes)) out += c >= ' ' && c <= '~' ? c : '?';
-  return out + (name.size() > kShownBytes ? "...'" : "'");
-}
 
 /// Reads from front to back; every read is checked against what remains.
 class Reader {
@@ -161,7 +153,7 @@ std::optional<uint64_t> bytes_of(const GgufTensor& tensor, const BlockTraits& tr
 GgufTensor read_tensor(Reader& in, const std::string& origin) {
   GgufTensor tensor;
   tensor.name = in.text(kMostNameBytes, "a tensor's name");
-  const std::string where = str_cat("tensor ", in_marks(tensor.name));
+  const std::string where = str_cat("tensor ", in_quotes(tensor.name));
   const auto dims = in.number<uint32_t>(where);
   if (dims > kMostDims) in.fail(str_cat(where, " has ", dims, " dimensions; at most 4 are read"));
   for (uint32_t i = 0; i < dims; ++i) {
@@ -201,7 +193,7 @@ void place_tensors(Reader& in, uint64_t file_bytes, GgufHeader* header) {
   const uint64_t data = round_up(in.at(), alignment);
   uint64_t offset = 0;
   for (GgufTensor& tensor : header->tensors) {
-    const std::string where = str_cat("tensor ", in_marks(tensor.name));
+    const std::string where = str_cat("tensor ", in_quotes(tensor.name));
     if (tensor.begin != offset) {
       in.fail(str_cat(where, " begins at ", tensor.begin, " of the data instead of ", offset,
                       ", where the one before it ends"));
@@ -232,7 +224,7 @@ GgufHeader parse_gguf(std::string_view file, const std::string& origin) {
   for (uint64_t i = 0; i < num_keys; ++i) {
     const std::string_view key = in.text(kMostKeyBytes, "a key");
     if (key.empty()) in.fail("has a key without a name");
-    const std::string where = str_cat("key ", in_marks(key));
+    const std::string where = str_cat("key ", in_quotes(key));
     if (!header.values.emplace(key, read_value(in, file, where)).second) {
       in.fail(str_cat("has ", where, " twice"));
     }
@@ -241,7 +233,7 @@ GgufHeader parse_gguf(std::string_view file, const std::string& origin) {
   for (uint64_t i = 0; i < num_tensors; ++i) {
     header.tensors.push_back(read_tensor(in, origin));
     if (!names.insert(header.tensors.back().name).second) {
-      in.fail(str_cat("has tensor ", in_marks(header.tensors.back().name), " twice"));
+      in.fail(str_cat("has tensor ", in_quotes(header.tensors.back().name), " twice"));
     }
   }
   place_tensors(in, file.size(), &header);
@@ -254,7 +246,7 @@ const GgufValue* GgufHeader::find(std::string_view key) const {
 }
 
 void GgufHeader::fail(std::string_view key, const std::string& fault) const {
-  throw_error(ErrorCode::kCorruptFile, origin, ": key ", in_marks(key), " ", fault, ".");
+  throw_error(ErrorCode::kCorruptFile, origin, ": key ", in_quotes(key), " ", fault, ".");
 }
 
 int64_t GgufHeader::integer(std::string_view key, int64_t otherwise) const {

@@ -121,15 +121,15 @@ TEST(GgufHeader, HostileKeysAreRefused) {
   refused("GGUF" + raw(3u) + raw(huge) + raw(uint64_t{0}), {"9223372036854775808 tensors"});
   refused("GGUF" + raw(3u) + raw(uint64_t{0}) + raw(huge), {"9223372036854775808 keys"});
   bad({raw(huge)}, {"a key has 9223372036854775808 bytes"});
-  bad({key("k", kString, raw(uint64_t{1000}))}, {"'k'", "1000 bytes"});
-  bad({key("k", kU8, "\1"), key("k", kU8, "\1")}, {"'k' twice"});
+  bad({key("k", kString, raw(uint64_t{1000}))}, {"\"k\"", "1000 bytes"});
+  bad({key("k", kU8, "\1"), key("k", kU8, "\1")}, {"\"k\" twice"});
   bad({key("", kU8, "\1")}, {"without a name"});
-  bad({key("k", GgufType{13}, "\1")}, {"'k'", "unknown type 13"});
-  bad({key("k", kBool, "\2")}, {"'k'", "holds 2"});
+  bad({key("k", GgufType{13}, "\1")}, {"\"k\"", "unknown type 13"});
+  bad({key("k", kBool, "\2")}, {"\"k\"", "holds 2"});
   bad({key("k", kArray, array(kArray, 1, array(kU8, 1, "\1")))}, {"arrays of arrays"});
-  bad({key("k", kArray, array(kU64, huge, ""))}, {"'k'", "9223372036854775808 elements"});
-  bad({key("k", kArray, array(kU8, 1u << 30, ""))}, {"'k'", "1073741824 bytes"});
-  bad({key("k", kArray, array(kString, 1u << 30, ""))}, {"'k'"});
+  bad({key("k", kArray, array(kU64, huge, ""))}, {"\"k\"", "9223372036854775808 elements"});
+  bad({key("k", kArray, array(kU8, 1u << 30, ""))}, {"\"k\"", "1073741824 bytes"});
+  bad({key("k", kArray, array(kString, 1u << 30, ""))}, {"\"k\""});
   for (const uint32_t alignment : {0u, 3u, 1u << 31}) {
     bad({key("general.alignment", kU32, raw(alignment))}, {"alignment", "power of two"});
   }
@@ -140,20 +140,20 @@ TEST(GgufHeader, HostileTensorsAreRefused) {
     refused(File{.tensors = std::move(tensors), .data = 128}.bytes(), parts);
   };
   const uint64_t huge = uint64_t{1} << 62;
-  bad({tensor("a", {1, 1, 1, 1, 1}, 0)}, {"'a'", "5 dimensions"});
-  bad({tensor("a", {4, 0}, 0)}, {"'a'", "dimension 0"});
-  bad({tensor("a", {~uint64_t{0}}, 0)}, {"'a'", "impossible dimension"});
-  bad({tensor("a", {huge, 8}, 0)}, {"'a'", "overflows"});
-  bad({tensor("a", {huge}, 0)}, {"'a'", "overflows"});
+  bad({tensor("a", {1, 1, 1, 1, 1}, 0)}, {"\"a\"", "5 dimensions"});
+  bad({tensor("a", {4, 0}, 0)}, {"\"a\"", "dimension 0"});
+  bad({tensor("a", {~uint64_t{0}}, 0)}, {"\"a\"", "impossible dimension"});
+  bad({tensor("a", {huge, 8}, 0)}, {"\"a\"", "overflows"});
+  bad({tensor("a", {huge}, 0)}, {"\"a\"", "overflows"});
   bad({tensor("a", {33}, 0, BlockType::kQ8_0)}, {"rows of 33", "Q8_0", "32"});
-  bad({tensor("a", {64}, 0)}, {"'a'", "256 bytes", "cut off"});
-  bad({tensor("a", {8}, 0), tensor("a", {8}, 32)}, {"'a' twice"});
-  bad({tensor("a", {16}, 0), tensor("b", {8}, 32)}, {"'b'", "begins at 32"});
-  bad({tensor("a", {8}, 32), tensor("b", {8}, 0)}, {"'a'", "begins at 32"});
-  bad({tensor("a", {8}, 0), tensor("b", {8}, ~uint64_t{31})}, {"'b'", "begins at"});
+  bad({tensor("a", {64}, 0)}, {"\"a\"", "256 bytes", "cut off"});
+  bad({tensor("a", {8}, 0), tensor("a", {8}, 32)}, {"\"a\" twice"});
+  bad({tensor("a", {16}, 0), tensor("b", {8}, 32)}, {"\"b\"", "begins at 32"});
+  bad({tensor("a", {8}, 32), tensor("b", {8}, 0)}, {"\"a\"", "begins at 32"});
+  bad({tensor("a", {8}, 0), tensor("b", {8}, ~uint64_t{31})}, {"\"b\"", "begins at"});
   bad({tensor(std::string(128, 'n'), {8}, 0)}, {"128 bytes; at most 127"});
   refused(File{.tensors = {tensor("a", {256}, 0, BlockType{19})}, .data = 64}.bytes(),
-          {"m.gguf", "'a'", "IQ1_S"}, ErrorCode::kUnsupported);
+          {"m.gguf", "\"a\"", "IQ1_S"}, ErrorCode::kUnsupported);
 }
 
 }  // namespace
