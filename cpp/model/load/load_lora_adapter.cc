@@ -28,6 +28,8 @@ constexpr const char* kWeightsFile = "adapter_model.safetensors";
 constexpr const char* kPickleFile = "adapter_model.bin";
 constexpr uint64_t kMaxConfigBytes = 4u << 20;
 constexpr std::string_view kPrefix = "base_model.model.";
+constexpr const char* kMerge =
+    ". Merge such an adapter into its model (PEFT's merge_and_unload) and serve the result";
 
 /// Rows of a module, from `row` on, and the columns of a linear's output that they are.
 struct SiteRows {
@@ -139,12 +141,16 @@ class AdapterReader {
       known = true;
       break;
     }
-    if (!known) refuse(tensor, "only the weights of lora_A and lora_B are supported");
+    if (!known) {
+      refuse(tensor, str_cat("only the weights of lora_A and lora_B are supported", kMerge));
+    }
     const auto site = sites_.find(path);
     if (site == sites_.end()) {
       refuse(tensor,
-             "this model has no such linear. The projections of its layers' attention, states "
-             "and MLPs can be adapted; embedding, head, routers and experts can't");
+             str_cat("this model has no such linear. The projections of its layers' attention, "
+                     "states and MLPs can be adapted; embedding, pooler, head, routers and experts "
+                     "can't",
+                     kMerge));
     }
     Module& module = modules_[std::string(path)];
     module.path = path;

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import array
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from adapter_folders import write_adapter
 from allspark_setup import GREEDY, LONG, NAME, OK, loader, prompt, running
 
 from headrace.allspark import AsStatus, Engine, HuggingFaceModel
@@ -16,40 +16,12 @@ from headrace.allspark import AsStatus, Engine, HuggingFaceModel
 PARAM = AsStatus.ALLSPARK_PARAM_ERROR
 
 
-def write_adapter(folder: Path, rank: int, scale: float) -> Path:
+def query_adapter(folder: Path, rank: int, scale: float) -> Path:
     """A PEFT folder for the shipped model: every query projection, pushed hard."""
-    folder.mkdir(parents=True)
-    tensors: dict[str, tuple[list[int], array.array[float]]] = {}
-    for layer in range(6):
-        stem = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
-        a = array.array("f", [((i * 7) % 13 - 6) / 13 for i in range(rank * 192)])
-        b = array.array("f", [scale * ((i * 5) % 11 - 5) / 11 for i in range(192 * rank)])
-        tensors[f"{stem}.lora_A.weight"] = ([rank, 192], a)
-        tensors[f"{stem}.lora_B.weight"] = ([192, rank], b)
-    header: dict[str, Any] = {}
-    data = b""
-    for name, (shape, values) in tensors.items():
-        start = len(data)
-        data += values.tobytes()
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, len(data)]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    (folder / "adapter_model.safetensors").write_bytes(
-        len(text).to_bytes(8, "little") + text + data
-    )
-    (folder / "adapter_config.json").write_text(
-        json.dumps(
-            {
-                "peft_type": "LORA",
-                "r": rank,
-                "lora_alpha": rank,
-                "target_modules": ["q_proj"],
-                "bias": "none",
-                "task_type": "CAUSAL_LM",
-            }
-        )
-    )
-    return folder
+    a = np.array([((i * 7) % 13 - 6) / 13 for i in range(rank * 192)]).reshape(rank, 192)
+    b = np.array([scale * ((i * 5) % 11 - 5) / 11 for i in range(192 * rank)]).reshape(192, rank)
+    halves = {f"model.layers.{layer}.self_attn.q_proj": (a, b) for layer in range(6)}
+    return write_adapter(folder, halves, ["q_proj"])
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +38,7 @@ def engine(model: HuggingFaceModel) -> Iterator[Engine]:
 
 @pytest.fixture
 def adapters(tmp_path: Path, engine: Engine) -> Iterator[list[str]]:
-    yield [str(write_adapter(tmp_path / name, 4, 3.0)) for name in ("one", "two", "three")]
+    yield [str(query_adapter(tmp_path / name, 4, 3.0)) for name in ("one", "two", "three")]
     for name in ("one", "two", "three"):
         engine.unload_lora(NAME, name)
 
@@ -107,7 +79,7 @@ def test_adapter_statuses(
     assert engine.load_lora(NAME, "nowhere") == AsStatus.ALLSPARK_LORA_NOT_FOUND
     assert engine.load_lora(NAME, one) == OK
     assert engine.load_lora(NAME, one) == AsStatus.ALLSPARK_LORA_ALREADY_LOADED
-    wide = str(write_adapter(tmp_path / "wide", 16, 1.0))
+    wide = str(query_adapter(tmp_path / "wide", 16, 1.0))
     assert engine.load_lora(NAME, wide) == AsStatus.ALLSPARK_LORA_RANK_EXCEED_LIMIT_ERROR
     (tmp_path / "empty").mkdir()
     assert engine.load_lora(NAME, str(tmp_path / "empty")) != OK

@@ -8,14 +8,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from adapter_folders import write_adapter, write_safetensors
 from conftest import ROOT
 from embedding_folders import add_modules, change_config
 from encoder_folders import ENCODERS, encoder_folder, encoder_golden, unigram, wordpiece
 from model_folders import golden_folder
 from tokenizers import Tokenizer, processors
 
-from headrace import LLM, Engine, HeadraceError, ModelOptions, Pooling, PoolingParams
+from headrace import (
+    LLM,
+    Engine,
+    HeadraceError,
+    LoRARequest,
+    ModelOptions,
+    Pooling,
+    PoolingParams,
+)
 from headrace.packed import pack
 from headrace.text.tokenizer import load_tokenizer
 
@@ -236,6 +246,88 @@ def test_bits_do_not_depend_on_company(name: str, tmp_path: Path) -> None:
     for output, exact in zip(near, found[0], strict=True):
         pairs = zip(output.outputs.embedding, exact.embedding, strict=True)
         assert math.fsum(a * b for a, b in pairs) > 0.99
+
+
+def adapted_folders(name: str, targets: tuple[str, ...], tmp_path: Path) -> tuple[Path, Path, Path]:
+    """A model, an adapter of its linears with these endings, and the model with it merged."""
+    folder = encoder_folder(name, tmp_path / "m")
+    merged = encoder_folder(name, tmp_path / "merged")
+    weights = read_safetensors(folder / "model.safetensors")
+    random = np.random.default_rng(1)
+    halves = {}
+    for tensor, weight in weights.items():
+        path = tensor.removesuffix(".weight")
+        if "layer" not in path or not path.endswith(targets):
+            continue
+        a = random.uniform(-0.2, 0.2, (4, weight.shape[1])).astype("f4")
+        b = random.uniform(-0.2, 0.2, (weight.shape[0], 4)).astype("f4")
+        halves[path] = (a, b)
+        weights[tensor] = weight + b.astype("f8") @ a.astype("f8")
+    write_safetensors(merged / "model.safetensors", weights)
+    return folder, write_adapter(tmp_path / "lora", halves, targets, "FEATURE_EXTRACTION"), merged
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"),
+    [
+        ("bert", ("query", "value", "intermediate.dense", "output.dense")),
+        ("modernbert", ("Wqkv", "Wo", "Wi")),
+    ],
+)
+def test_adapters_give_the_embeddings_of_merged_weights(
+    name: str, targets: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder, adapter, merged = adapted_folders(name, targets, tmp_path)
+    # Two float32 runs, twice the tolerance of one: lora_decoder_test.cc.
+    golden: Any = encoder_golden(name)
+    tolerance = 2 * golden["tolerance"]["rows"]
+    asked: dict[str, Any] = {"normalize": False, "use_tqdm": False}
+    lora = LoRARequest("a", 1, str(adapter))
+    with (
+        LLM(str(folder), dtype="float32", enable_lora=True, **OPTIONS) as llm,
+        LLM(str(merged), dtype="float32", **OPTIONS) as other,
+    ):
+        found = llm.embed(DOCUMENTS, lora_request=lora, **asked)
+        plain = llm.embed(DOCUMENTS, **asked)
+        for output, base, expected in zip(
+            found, plain, other.embed(DOCUMENTS, **asked), strict=True
+        ):
+            wanted = np.array(expected.outputs.embedding)
+            assert np.abs(output.outputs.embedding - wanted).max() <= tolerance
+            assert np.abs(base.outputs.embedding - wanted).max() > 20 * tolerance
+        for document, output in zip(DOCUMENTS, found, strict=True):
+            (alone,) = llm.embed(document, lora_request=lora, **asked)
+            assert alone.outputs == output.outputs
+    with Engine() as engine:
+        options = ModelOptions(path=str(folder), dtype="float32", max_loras=1)
+        engine.install_model("m", options)
+        engine.start_model("m")
+        engine.load_lora("m", "a", str(adapter))
+        params = PoolingParams(pooling=Pooling.CLS, normalize=False)
+        mixed = [
+            (engine.submit("m", output.prompt_token_ids, output=params, lora=used), output)
+            for pair in zip(found, plain, strict=True)
+            for used, output in zip(("a", ""), pair, strict=True)
+        ]
+        for request, output in mixed:
+            assert request.results().get().pooled == output.outputs.embedding
+
+
+def test_adapters_give_the_scores_of_merged_weights(tmp_path: Path) -> None:
+    folder, adapter, merged = adapted_folders("bert_classifier", ("query", "value"), tmp_path)
+    golden: Any = encoder_golden("bert_classifier")
+    tolerance = 2 * golden["tolerance"]["head"] / 4  # a sigmoid is at most so steep
+    lora = LoRARequest("a", 1, str(adapter))
+    with (
+        LLM(str(folder), dtype="float32", enable_lora=True, **OPTIONS) as llm,
+        LLM(str(merged), dtype="float32", **OPTIONS) as other,
+    ):
+        found = llm.score(QUERY, DOCUMENTS, use_tqdm=False, lora_request=lora)
+        plain = llm.score(QUERY, DOCUMENTS, use_tqdm=False)
+        wanted = other.score(QUERY, DOCUMENTS, use_tqdm=False)
+    for output, base, expected in zip(found, plain, wanted, strict=True):
+        assert output.outputs.score == pytest.approx(expected.outputs.score, rel=0, abs=tolerance)
+        assert abs(base.outputs.score - expected.outputs.score) > 20 * tolerance
 
 
 @pytest.mark.parametrize("kind", ["template", "bert", "roberta", "unigram"])

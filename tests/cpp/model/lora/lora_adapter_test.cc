@@ -248,6 +248,8 @@ TEST_F(LoraLoad, TensorsThatAreNotUnderstoodAreNamed) {
   expect_refused_name(kNotDone, "lora_embedding_A",
                       "base_model.model.model.embed_tokens.lora_embedding_A");
   expect_refused_name(kNotDone, "lm_head", "base_model.model.lm_head.lora_A.weight");
+  expect_refused_name(kNotDone, "merge_and_unload", "base_model.model.pooler.dense.lora_A.weight");
+  expect_refused_name(kNotDone, "merge_and_unload", "base_model.model.classifier.weight");
   expect_refused_name(kNotDone, "layers.7",
                       "base_model.model.model.layers.7.mlp.up_proj.lora_A.weight");
   expect_refused_name(kNotDone, "lora_magnitude_vector",
