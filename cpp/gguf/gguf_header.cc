@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
-#include "base/in_quotes.h"
+#include "gguf/in_marks.h"
 
 namespace headrace {
 
@@ -115,9 +115,7 @@ GgufValue read_value(Reader& in, std::string_view file, const std::string& where
   const GgufType type = read_type(in, where);
   if (type != GgufType::kArray) return read_elements(in, file, type, false, 1, where);
   const GgufType element = read_type(in, where);
-  if (element == GgufType::kArray) {
-    in.fail(str_cat(where, " holds arrays of arrays"));
-  }
+  if (element == GgufType::kArray) in.fail(str_cat(where, " holds arrays of arrays"));
   return read_elements(in, file, element, true, in.number<uint64_t>(where), where);
 }
 
@@ -153,7 +151,7 @@ std::optional<uint64_t> bytes_of(const GgufTensor& tensor, const BlockTraits& tr
 GgufTensor read_tensor(Reader& in, const std::string& origin) {
   GgufTensor tensor;
   tensor.name = in.text(kMostNameBytes, "a tensor's name");
-  const std::string where = str_cat("tensor ", in_quotes(tensor.name));
+  const std::string where = str_cat("tensor ", in_marks(tensor.name));
   const auto dims = in.number<uint32_t>(where);
   if (dims > kMostDims) in.fail(str_cat(where, " has ", dims, " dimensions; at most 4 are read"));
   for (uint32_t i = 0; i < dims; ++i) {
@@ -193,7 +191,7 @@ void place_tensors(Reader& in, uint64_t file_bytes, GgufHeader* header) {
   const uint64_t data = round_up(in.at(), alignment);
   uint64_t offset = 0;
   for (GgufTensor& tensor : header->tensors) {
-    const std::string where = str_cat("tensor ", in_quotes(tensor.name));
+    const std::string where = str_cat("tensor ", in_marks(tensor.name));
     if (tensor.begin != offset) {
       in.fail(str_cat(where, " begins at ", tensor.begin, " of the data instead of ", offset,
                       ", where the one before it ends"));
@@ -224,7 +222,7 @@ GgufHeader parse_gguf(std::string_view file, const std::string& origin) {
   for (uint64_t i = 0; i < num_keys; ++i) {
     const std::string_view key = in.text(kMostKeyBytes, "a key");
     if (key.empty()) in.fail("has a key without a name");
-    const std::string where = str_cat("key ", in_quotes(key));
+    const std::string where = str_cat("key ", in_marks(key));
     if (!header.values.emplace(key, read_value(in, file, where)).second) {
       in.fail(str_cat("has ", where, " twice"));
     }
@@ -233,7 +231,7 @@ GgufHeader parse_gguf(std::string_view file, const std::string& origin) {
   for (uint64_t i = 0; i < num_tensors; ++i) {
     header.tensors.push_back(read_tensor(in, origin));
     if (!names.insert(header.tensors.back().name).second) {
-      in.fail(str_cat("has tensor ", in_quotes(header.tensors.back().name), " twice"));
+      in.fail(str_cat("has tensor ", in_marks(header.tensors.back().name), " twice"));
     }
   }
   place_tensors(in, file.size(), &header);
@@ -246,39 +244,33 @@ const GgufValue* GgufHeader::find(std::string_view key) const {
 }
 
 void GgufHeader::fail(std::string_view key, const std::string& fault) const {
-  throw_error(ErrorCode::kCorruptFile, origin, ": key ", in_quotes(key), " ", fault, ".");
+  throw_error(ErrorCode::kCorruptFile, origin, ": key ", in_marks(key), " ", fault, ".");
+}
+
+template <class T>
+T GgufHeader::read(std::string_view key, T otherwise, std::optional<T> (GgufValue::*as)() const,
+                   const char* fault) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return otherwise;
+  const std::optional<T> found = (value->*as)();
+  if (!found) fail(key, fault);
+  return *found;
 }
 
 int64_t GgufHeader::integer(std::string_view key, int64_t otherwise) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr) return otherwise;
-  const auto read = value->integer();
-  if (!read) fail(key, "is not a whole number");
-  return *read;
+  return read(key, otherwise, &GgufValue::integer, "is not a whole number");
 }
 
 double GgufHeader::number(std::string_view key, double otherwise) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr) return otherwise;
-  const auto read = value->number();
-  if (!read) fail(key, "is not a number");
-  return *read;
+  return read(key, otherwise, &GgufValue::number, "is not a number");
 }
 
 bool GgufHeader::boolean(std::string_view key, bool otherwise) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr) return otherwise;
-  const auto read = value->boolean();
-  if (!read) fail(key, "is neither true nor false");
-  return *read;
+  return read(key, otherwise, &GgufValue::boolean, "is neither true nor false");
 }
 
 std::string GgufHeader::text(std::string_view key, std::string_view otherwise) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr) return std::string(otherwise);
-  const auto read = value->text();
-  if (!read) fail(key, "is not a text");
-  return std::string(*read);
+  return std::string(read(key, otherwise, &GgufValue::text, "is not a text"));
 }
 
 }  // namespace headrace

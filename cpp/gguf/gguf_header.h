@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,14 +33,20 @@ struct GgufHeader {
 
   /// Null if there is no such key.
   const GgufValue* find(std::string_view key) const;
-  // Of a key, or of a file that leaves it out, `otherwise`. Throw Error(kCorruptFile) naming the
+  // A key's value; `otherwise` where the file leaves it out. Throw Error(kCorruptFile) naming the
   // key where it is of another kind or out of range.
   int64_t integer(std::string_view key, int64_t otherwise) const;
   double number(std::string_view key, double otherwise) const;
   bool boolean(std::string_view key, bool otherwise) const;
   std::string text(std::string_view key, std::string_view otherwise) const;
 
+  /// Throws Error(kCorruptFile): the file, the key and what is wrong with it.
   [[noreturn]] void fail(std::string_view key, const std::string& fault) const;
+
+ private:
+  template <class T>
+  T read(std::string_view key, T otherwise, std::optional<T> (GgufValue::*as)() const,
+         const char* fault) const;
 };
 
 /// Whether a file that begins so is of this format.

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
 #include "base/mapped_file.h"
 #include "model/checkpoint/dense_folders.h"
 #include "model/checkpoint/safetensors.h"

@@ -4,7 +4,6 @@
 #include <system_error>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
 #include "base/mapped_file.h"
 #include "model/json/json.h"
 

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
-#include "base/in_quotes.h"
 #include "base/mapped_file.h"
 #include "model/json/json.h"
 

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/content_hash.h"
-#include "base/in_quotes.h"
 #include "base/mapped_file.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/json/json.h"

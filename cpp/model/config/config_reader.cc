@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
 
 namespace headrace {
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
 #include "model/config/config_reader.h"
 
 namespace headrace {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
 
 namespace headrace {
 
@@ -141,6 +140,10 @@ std::string json_text(const JsonValue& value) { return to_nlohmann(value).dump()
 
 std::string ascii_json_text(const JsonValue& value) {
   return to_nlohmann(value).dump(-1, ' ', true, Nlohmann::error_handler_t::replace);
+}
+
+std::string in_quotes(std::string_view text) {
+  return shown(JsonValue(std::string(text.substr(0, kShownBytes))));
 }
 
 std::string shown(const JsonValue& value) {

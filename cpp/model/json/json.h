@@ -29,6 +29,9 @@ std::string json_text(const JsonValue& value);
 /// The same in ASCII. What is not UTF-8 becomes U+FFFD.
 std::string ascii_json_text(const JsonValue& value);
 
+/// `text` in quotes, escaped to ASCII and cut to a length fit for a message.
+std::string in_quotes(std::string_view text);
+
 /// ascii_json_text(value), cut to a length fit for a message.
 std::string shown(const JsonValue& value);
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
 #include "base/mapped_file.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/expect_tensor.h"

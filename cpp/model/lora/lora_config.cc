@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
 #include "model/config/config_reader.h"
 #include "model/json/json.h"
 

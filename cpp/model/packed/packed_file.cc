@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/content_hash.h"
-#include "base/in_quotes.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/config/config_reader.h"
 #include "model/config/config_text.h"

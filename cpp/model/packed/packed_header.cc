@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/content_hash.h"
-#include "base/in_quotes.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/json/json.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
 #include "model/checkpoint/expect_tensor.h"
 #include "model/json/json.h"
 

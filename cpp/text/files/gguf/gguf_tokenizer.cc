@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/in_quotes.h"
+#include "gguf/in_marks.h"
 #include "headrace/status.h"
 #include "text/files/file.h"
 #include "text/files/gguf/gguf_specials.h"
@@ -86,7 +86,7 @@ const ModelRules& rules_of(const GgufHeader& header) {
     if (rules.name == name) return rules;
     known += str_cat(known.empty() ? "" : ", ", rules.name);
   }
-  throw_error(ErrorCode::kUnsupported, header.origin, ": ", kModel, " is ", in_quotes(name),
+  throw_error(ErrorCode::kUnsupported, header.origin, ": ", kModel, " is ", in_marks(name),
               "; known are ", known, ".");
 }
 
@@ -262,7 +262,7 @@ class GgufTokenizerReader {
       // The first part may begin with a space.
       const size_t space = merge.find(' ', 1);
       if (space == merge.npos || space + 1 == merge.size() || invalid_utf8_at(merge) != kValid) {
-        header_.fail(kMerges, str_cat("has ", in_quotes(merge), ", which is not two tokens"));
+        header_.fail(kMerges, str_cat("has ", in_marks(merge), ", which is not two tokens"));
       }
       std::string left(merge.substr(0, space));
       std::string right(merge.substr(space + 1));
