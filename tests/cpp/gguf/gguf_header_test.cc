@@ -7,28 +7,27 @@
 #include <cstring>
 #include <vector>
 
+#include "cpp/gguf/gguf_writer.h"
 #include "cpp/model/expect_error.h"
 
 namespace headrace {
 namespace {
 
-template <class T>
-std::string raw(T value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-std::string text(const std::string& value) { return raw(uint64_t{value.size()}) + value; }
+using test::gguf_bytes;
+using test::gguf_text;
+
 std::string key(const std::string& name, GgufType type, const std::string& value) {
-  return text(name) + raw(type) + value;
+  return gguf_text(name) + gguf_bytes(type) + value;
 }
 std::string array(GgufType element, uint64_t count, const std::string& elements) {
-  return raw(element) + raw(count) + elements;
+  return gguf_bytes(element) + gguf_bytes(count) + elements;
 }
 
 std::string tensor(const std::string& name, const std::vector<uint64_t>& dims, uint64_t offset,
                    BlockType type = BlockType::kF32) {
-  std::string out = text(name) + raw(static_cast<uint32_t>(dims.size()));
-  for (const uint64_t dim : dims) out += raw(dim);
-  return out + raw(type) + raw(offset);
+  std::string out = gguf_text(name) + gguf_bytes(static_cast<uint32_t>(dims.size()));
+  for (const uint64_t dim : dims) out += gguf_bytes(dim);
+  return out + gguf_bytes(type) + gguf_bytes(offset);
 }
 
 struct File {
@@ -38,8 +37,8 @@ struct File {
   size_t alignment = 32;
 
   std::string bytes() const {
-    std::string out =
-        "GGUF" + raw(version) + raw(uint64_t{tensors.size()}) + raw(uint64_t{keys.size()});
+    std::string out = "GGUF" + gguf_bytes(version) + gguf_bytes(uint64_t{tensors.size()}) +
+                      gguf_bytes(uint64_t{keys.size()});
     for (const std::string& part : keys) out += part;
     for (const std::string& part : tensors) out += part;
     out.resize((out.size() + alignment - 1) / alignment * alignment);
@@ -57,14 +56,17 @@ TEST(GgufHeader, ReadsValuesOfAllTypes) {
   for (const uint32_t version : {2u, 3u}) {
     const File file{
         .version = version,
-        .keys = {key("u8", kU8, raw(uint8_t{200})), key("i8", kI8, raw(int8_t{-3})),
-                 key("u16", kU16, raw(uint16_t{60000})), key("i16", kI16, raw(int16_t{-300})),
-                 key("u32", kU32, raw(uint32_t{4000000000})), key("i32", kI32, raw(int32_t{-7})),
-                 key("f32", kF32, raw(0.5f)), key("bool", kBool, raw(uint8_t{1})),
-                 key("string", kString, text("words")), key("u64", kU64, raw(~uint64_t{0})),
-                 key("i64", kI64, raw(int64_t{-9})), key("f64", kF64, raw(0.1)),
-                 key("ints", kArray, array(kI16, 2, raw(int16_t{-1}) + raw(int16_t{2}))),
-                 key("texts", kArray, array(kString, 2, text("") + text("b")))}};
+        .keys = {
+            key("u8", kU8, gguf_bytes(uint8_t{200})), key("i8", kI8, gguf_bytes(int8_t{-3})),
+            key("u16", kU16, gguf_bytes(uint16_t{60000})),
+            key("i16", kI16, gguf_bytes(int16_t{-300})),
+            key("u32", kU32, gguf_bytes(uint32_t{4000000000})),
+            key("i32", kI32, gguf_bytes(int32_t{-7})), key("f32", kF32, gguf_bytes(0.5f)),
+            key("bool", kBool, gguf_bytes(uint8_t{1})), key("string", kString, gguf_text("words")),
+            key("u64", kU64, gguf_bytes(~uint64_t{0})), key("i64", kI64, gguf_bytes(int64_t{-9})),
+            key("f64", kF64, gguf_bytes(0.1)),
+            key("ints", kArray, array(kI16, 2, gguf_bytes(int16_t{-1}) + gguf_bytes(int16_t{2}))),
+            key("texts", kArray, array(kString, 2, gguf_text("") + gguf_text("b")))}};
     const std::string bytes = file.bytes();
     const GgufHeader header = parse_gguf(bytes, "m.gguf");
     EXPECT_EQ(header.integer("u8", 0), 200);
@@ -90,7 +92,7 @@ TEST(GgufHeader, ReadsValuesOfAllTypes) {
 
 TEST(GgufHeader, PlacesTensors) {
   const File file{
-      .keys = {key("general.alignment", GgufType::kU32, raw(uint32_t{64}))},
+      .keys = {key("general.alignment", GgufType::kU32, gguf_bytes(uint32_t{64}))},
       .tensors = {tensor("a", {3, 5}, 0), tensor("b", {256, 2, 3}, 64, BlockType::kQ4_K)},
       .data = 64 + 6 * 144,
       .alignment = 64};
@@ -118,10 +120,12 @@ TEST(GgufHeader, HostileKeysAreRefused) {
     refused(File{.keys = std::move(keys), .data = 64}.bytes(), parts);
   };
   const uint64_t huge = uint64_t{1} << 63;
-  refused("GGUF" + raw(3u) + raw(huge) + raw(uint64_t{0}), {"9223372036854775808 tensors"});
-  refused("GGUF" + raw(3u) + raw(uint64_t{0}) + raw(huge), {"9223372036854775808 keys"});
-  bad({raw(huge)}, {"a key has 9223372036854775808 bytes"});
-  bad({key("k", kString, raw(uint64_t{1000}))}, {"\"k\"", "1000 bytes"});
+  refused("GGUF" + gguf_bytes(3u) + gguf_bytes(huge) + gguf_bytes(uint64_t{0}),
+          {"9223372036854775808 tensors"});
+  refused("GGUF" + gguf_bytes(3u) + gguf_bytes(uint64_t{0}) + gguf_bytes(huge),
+          {"9223372036854775808 keys"});
+  bad({gguf_bytes(huge)}, {"a key has 9223372036854775808 bytes"});
+  bad({key("k", kString, gguf_bytes(uint64_t{1000}))}, {"\"k\"", "1000 bytes"});
   bad({key("k", kU8, "\1"), key("k", kU8, "\1")}, {"\"k\" twice"});
   bad({key("", kU8, "\1")}, {"without a name"});
   bad({key("k", GgufType{13}, "\1")}, {"\"k\"", "unknown type 13"});
@@ -131,7 +135,7 @@ TEST(GgufHeader, HostileKeysAreRefused) {
   bad({key("k", kArray, array(kU8, 1u << 30, ""))}, {"\"k\"", "1073741824 bytes"});
   bad({key("k", kArray, array(kString, 1u << 30, ""))}, {"\"k\""});
   for (const uint32_t alignment : {0u, 3u, 1u << 31}) {
-    bad({key("general.alignment", kU32, raw(alignment))}, {"alignment", "power of two"});
+    bad({key("general.alignment", kU32, gguf_bytes(alignment))}, {"alignment", "power of two"});
   }
 }
 

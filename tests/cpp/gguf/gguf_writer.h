@@ -13,11 +13,22 @@
 
 namespace headrace::test {
 
+/// A number, or a text behind its length, as files have them.
+template <class T>
+std::string gguf_bytes(T value) {
+  std::string made(sizeof value, '\0');
+  std::memcpy(made.data(), &value, sizeof value);
+  return made;
+}
+inline std::string gguf_text(std::string_view value) {
+  return gguf_bytes(uint64_t{value.size()}) + std::string(value);
+}
+
 /// Version 3, aligned to 32 bytes. Keys and tensors are in the order of the calls.
 class GgufWriter {
  public:
   GgufWriter& put(std::string_view key, std::string_view value) {
-    return entry(key, GgufType::kString, text(value));
+    return entry(key, GgufType::kString, gguf_text(value));
   }
   GgufWriter& put(std::string_view key, const char* value) {
     return put(key, std::string_view(value));
@@ -28,17 +39,18 @@ class GgufWriter {
   template <class T>
     requires std::is_arithmetic_v<T>
   GgufWriter& put(std::string_view key, T value) {
-    return entry(key, type_of<T>(), bytes(value));
+    return entry(key, type_of<T>(), gguf_bytes(value));
   }
   template <class T>
   GgufWriter& put(std::string_view key, const std::vector<T>& values) {
     std::string body;
     if constexpr (std::is_arithmetic_v<T>) {
-      body = bytes(static_cast<uint32_t>(type_of<T>())) + bytes(uint64_t{values.size()});
-      for (const T value : values) body += bytes(value);
+      body = gguf_bytes(static_cast<uint32_t>(type_of<T>())) + gguf_bytes(uint64_t{values.size()});
+      for (const T value : values) body += gguf_bytes(value);
     } else {
-      body = bytes(static_cast<uint32_t>(GgufType::kString)) + bytes(uint64_t{values.size()});
-      for (const std::string_view value : values) body += text(value);
+      body = gguf_bytes(static_cast<uint32_t>(GgufType::kString)) +
+             gguf_bytes(uint64_t{values.size()});
+      for (const std::string_view value : values) body += gguf_text(value);
     }
     return entry(key, GgufType::kArray, body);
   }
@@ -46,9 +58,9 @@ class GgufWriter {
   /// `shape` as PyTorch has it; `data` as it lies in the file.
   GgufWriter& tensor(std::string_view name, uint32_t type, const std::vector<int64_t>& shape,
                      std::string_view data) {
-    tensors_ += text(name) + bytes(static_cast<uint32_t>(shape.size()));
-    for (auto dim = shape.rbegin(); dim != shape.rend(); ++dim) tensors_ += bytes(*dim);
-    tensors_ += bytes(type) + bytes(uint64_t{data_.size()});
+    tensors_ += gguf_text(name) + gguf_bytes(static_cast<uint32_t>(shape.size()));
+    for (auto dim = shape.rbegin(); dim != shape.rend(); ++dim) tensors_ += gguf_bytes(*dim);
+    tensors_ += gguf_bytes(type) + gguf_bytes(uint64_t{data_.size()});
     data_ += data;
     pad(&data_);
     ++num_tensors_;
@@ -56,22 +68,14 @@ class GgufWriter {
   }
 
   std::string file() const {
-    std::string made = "GGUF" + bytes(uint32_t{3}) + bytes(num_tensors_) + bytes(num_keys_);
+    std::string made =
+        "GGUF" + gguf_bytes(uint32_t{3}) + gguf_bytes(num_tensors_) + gguf_bytes(num_keys_);
     made += keys_ + tensors_;
     pad(&made);
     return made + data_;
   }
 
  private:
-  template <class T>
-  static std::string bytes(T value) {
-    std::string made(sizeof value, '\0');
-    std::memcpy(made.data(), &value, sizeof value);
-    return made;
-  }
-  static std::string text(std::string_view value) {
-    return bytes(uint64_t{value.size()}) + std::string(value);
-  }
   static void pad(std::string* to) { to->resize((to->size() + 31) / 32 * 32); }
 
   template <class T>
@@ -94,7 +98,7 @@ class GgufWriter {
   }
 
   GgufWriter& entry(std::string_view key, GgufType type, std::string_view body) {
-    keys_ += text(key) + bytes(static_cast<uint32_t>(type)) + std::string(body);
+    keys_ += gguf_text(key) + gguf_bytes(static_cast<uint32_t>(type)) + std::string(body);
     ++num_keys_;
     return *this;
   }
