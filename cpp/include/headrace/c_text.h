@@ -38,6 +38,7 @@ HEADRACE_C_API void headrace_text_release(headrace_text* text);
 
 typedef struct headrace_tokenizer headrace_tokenizer;
 
+/* Of a model folder, or of a .gguf file by its path. */
 HEADRACE_C_API headrace_code headrace_tokenizer_load(const char* folder,
                                                      headrace_tokenizer** tokenizer);
 /* The one of an installed model, which loads it once. */
@@ -146,6 +147,7 @@ HEADRACE_C_API headrace_code headrace_detokenizer_get_state(headrace_detokenizer
 
 typedef struct headrace_chat_templates headrace_chat_templates;
 
+/* Likewise. */
 HEADRACE_C_API headrace_code headrace_chat_templates_load(const char* folder,
                                                           headrace_chat_templates** templates);
 /* Those of an installed model, which loads them once. */

@@ -54,12 +54,12 @@ struct ChatOptions {
 };
 
 /// The chat templates of a model folder: of tokenizer_config.json, chat_template.json,
-/// chat_template.jinja and additional_chat_templates. Any thread may use one. They come with a
-/// checkpoint and are bounded (headrace/chat_template.h).
+/// chat_template.jinja and additional_chat_templates; or of a .gguf file's metadata. Any thread may
+/// use one. They come with a checkpoint and are bounded (headrace/chat_template.h).
 class HEADRACE_API ChatTemplates {
  public:
-  /// A folder without any gives an empty one. Throws Error that names the file: kNotFound (the
-  /// folder), kCorruptFile, kLimitExceeded, kIo.
+  /// `folder` may be the path of a .gguf file. One without any gives an empty one. Throws Error
+  /// that names the file: kNotFound (the folder), kCorruptFile, kLimitExceeded, kIo.
   static std::shared_ptr<const ChatTemplates> load(const std::string& folder,
                                                    const TemplateLimits& limits = {});
   ~ChatTemplates();

@@ -53,8 +53,9 @@ struct SpecialToken {
 /// Immutable: any thread may use one. Texts are UTF-8.
 class HEADRACE_API Tokenizer {
  public:
-  /// Reads the tokenizer of a model folder. Throws Error that names the file: kNotFound if there is
-  /// none, kCorruptFile, kUnsupported, kLimitExceeded.
+  /// Reads the tokenizer of a model folder, or of a .gguf file, whose path is given instead. Throws
+  /// Error that names the file: kNotFound if there is none, kCorruptFile, kUnsupported,
+  /// kLimitExceeded.
   static std::shared_ptr<const Tokenizer> load(const std::string& folder);
 
   ~Tokenizer();
